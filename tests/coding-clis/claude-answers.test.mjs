@@ -1,5 +1,5 @@
 // Claude Code in front of models whose second answer differs, that call several tools at once, hide
-// what they think, or fall silent; and its subagents. The model counts its calls.
+// their thoughts, or fall silent; and its subagents. The model counts its calls.
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";

@@ -21,13 +21,13 @@ class EventSource:
         self.connections = 0
 
     def run(self):
-        """Reads until the server says that there is nothing more."""
+        """Reads until the server reports the end."""
         while self.connect():
             pass
         return self
 
     def connect(self):
-        """One connection; False when the server says to stop."""
+        """Reads one connection. Returns False at the server's end of the stream."""
         self.connections += 1
         headers = {"Accept": "text/event-stream", "Last-Event-ID": self.last_event_id}
         buffer = b""

@@ -29,7 +29,7 @@ def message(text, **more):
 
 
 async def last(events):
-    """The task as it is after all events."""
+    """The task after all events."""
     async for task, _ in events:
         pass
     return task

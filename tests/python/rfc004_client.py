@@ -45,7 +45,7 @@ def parse(line):
 
 
 class Session:
-    """What the loop remembers between connections; shared by the blocking and the async client."""
+    """The state between connections, shared by the blocking and the async client."""
 
     def __init__(self, request, max_retries):
         self.body = json.dumps(request).encode()

@@ -32,7 +32,7 @@ from cutting_proxy import CuttingProxy, after_bytes
 
 
 class Talker(AgentExecutor):
-    """Says what it is told to."""
+    """An agent that sends a given answer."""
 
     def __init__(self):
         self.canceled = threading.Event()
@@ -73,7 +73,7 @@ class Talker(AgentExecutor):
 
 
 class Foreign:
-    """The SDK's server on a port of its own, in both versions."""
+    """The SDK's server on its own port, in both versions."""
 
     def __init__(self):
         listener = socket.create_server(("127.0.0.1", 0))
@@ -122,14 +122,14 @@ def foreign():
 
 @pytest.fixture(scope="module")
 def proxied(foreign):
-    """The same, its first connections cut in the middle."""
+    """The same agent, whose first connections are cut in the middle."""
     with CuttingProxy(foreign.port, [after_bytes(1500), after_bytes(3000)]) as proxy:
         yield proxy
 
 
 @pytest.fixture(scope="module")
 def near(foreign, proxied, tmp_path_factory):
-    """A gateway before it: an agent for each way to call it."""
+    """A gateway in front of it, with an agent for each way to call it."""
     folder = tmp_path_factory.mktemp("near")
     base = f"http://127.0.0.1:{foreign.port}"
     ways = {

@@ -322,6 +322,51 @@ def test_arguments_come_as_they_are_written_and_once_although_the_model_broke_of
         provider.shutdown()
 
 
+SIGNATURE = {"google": {"thought_signature": "c2lnbmVk"}}
+
+
+class SigningProvider(Provider):
+    """Signs its call as Gemini does, and records what comes back."""
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.messages = body["messages"]
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        if len(body["messages"]) == 1:
+            function = {"name": "weather", "arguments": TOWNS[0]}
+            call = {"index": 0, "id": "c", "type": "function", "function": function}
+            self.say({"tool_calls": [{**call, "extra_content": SIGNATURE}]})
+            self.say({}, "tool_calls")
+        else:
+            self.say({"content": "It is dry."})
+            self.say({}, "stop")
+        self.wfile.write(b"data: [DONE]\n\n")
+
+
+def test_signature_of_a_streamed_call_comes_back_to_its_provider(tmp_path):
+    with ThreadingHTTPServer(("127.0.0.1", 0), SigningProvider) as provider:
+        threading.Thread(target=provider.serve_forever, args=(0.01,), daemon=True).start()
+        url = f"http://127.0.0.1:{provider.server_port}/v1"
+        gateway = Gateway(
+            tmp_path, f'[[agents]]\nname = "demo"\nkind = "openai"\nmodel = "m"\nurl = "{url}"\n'
+        )
+        tools = [{"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}]
+        messages = [{"role": "user", "content": "How is it?"}]
+        with client_for(gateway.url) as client:
+            for answer in ("dry", None):
+                options = {"model": "demo", "messages": messages, "tools": tools}
+                with client.chat.completions.stream(**options) as events:
+                    message = events.get_final_completion().choices[0].message
+                messages.append(message.model_dump(exclude_none=True))
+                messages.append({"role": "tool", "tool_call_id": "c", "content": answer})
+        assert message.content == "It is dry."
+        assert provider.messages[1]["tool_calls"][0]["extra_content"] == SIGNATURE
+        gateway.stop()
+        provider.shutdown()
+
+
 PIECES = [
     *[("Bern-1", piece) for piece in ('{"to', "wn", '":"Bern"', "}")],
     *[("Oslo-1", piece) for piece in ('{"to', "wn", '":"Oslo"', "}")],
@@ -389,7 +434,7 @@ def test_an_answer_that_was_lost_is_asked_for_again_and_bills_no_second_run(gate
 
 
 class LosingProxy(CuttingProxy):
-    """Breaks its first connection off before anything was answered."""
+    """Cuts its first connection before the answer."""
 
     def __init__(self, server_port):
         self.connections = 0

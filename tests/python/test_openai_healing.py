@@ -37,7 +37,7 @@ def cuts(face):
 
 
 def rules(face):
-    """Each answer is cut, and once more after it was read on."""
+    """Each answer is cut, and its resumed rest is cut once more."""
     return [
         rule
         for n in cuts(face)
@@ -58,7 +58,7 @@ def runs(gateway, http):
 
 
 def plain(event):
-    """What differs from run to run is left out."""
+    """Removes values that differ between runs."""
     told = event.to_json()
     return [
         line

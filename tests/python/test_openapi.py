@@ -1,4 +1,4 @@
-"""/openapi.json tells the truth: whatever is asked, every answer is one that it describes."""
+"""/openapi.json is complete: it describes every answer to every request."""
 
 import hashlib
 import os
@@ -104,7 +104,7 @@ def test_every_answer_to_a_tenant_is_described(case):
 
 @pytest.mark.parametrize("text", ["hello", "/events", "/warn", "/fault message_limit_exceeded"])
 def test_every_answer_about_a_run_is_described(open_api, ask, text):
-    """What chance does not find: the id of a stream, and the session of a run that is there."""
+    """Requests that random tests do not find: with the ids of a stream and session that exist."""
 
     def call(method, path, **parts):
         case = open_api[path][method].Case(**parts)

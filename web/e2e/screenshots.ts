@@ -1,4 +1,4 @@
-// Takes the pictures of docs/pictures anew: `npm run screenshots --workspace capstan-e2e`.
+// Takes the pictures of docs/pictures: `npm run screenshots --workspace capstan-e2e`.
 import { mkdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
@@ -64,7 +64,7 @@ test("pictures of the console", async () => {
 });
 
 /**
- * Every view of the console, on a desk and on a phone, light and dark, for whoever looks at them:
+ * Takes a picture of every view of the console, on a desktop and on a phone, light and dark:
  * `CAPSTAN_VIEWS=folder`.
  */
 test.runIf(process.env["CAPSTAN_VIEWS"] !== undefined)(

@@ -10,8 +10,8 @@ const source = (path: string) =>
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 /**
- * sonner puts its styles into the page by script, which our policy forbids; its stylesheet is
- * imported instead.
+ * sonner inserts its styles by script, which our policy forbids. Its stylesheet is imported
+ * instead.
  */
 function sonnerWithoutInlineStyle(): Plugin {
   return {
@@ -47,7 +47,7 @@ export default defineConfig({
     // Nothing inline: the policy allows data: for pictures only.
     assetsInlineLimit: 0,
     chunkSizeWarningLimit: 400,
-    // The package loads sonner when a toast is due; this page has it anyway.
+    // The package loads sonner with the first toast. This page includes it.
     rolldownOptions: {
       input: { index: here("index.html"), console: here("console.html") },
       checks: { ineffectiveDynamicImport: false },

@@ -1,4 +1,4 @@
-// @ts-nocheck: tests of several packages use it as it is.
+// @ts-nocheck: tests of several packages use this file unchanged.
 // Several gateways over one PostgreSQL, behind a balancer that knows which gateways are live. For
 // `scripts/postgres`, which names the server in CAPSTAN_TEST_POSTGRES.
 import { execFileSync } from "node:child_process";
@@ -8,7 +8,7 @@ import { createServer, connect } from "node:net";
 import { startGateway } from "./gateway.mjs";
 
 const server = process.env["CAPSTAN_TEST_POSTGRES"];
-/** Leases of a second: who dies is missed soon. */
+/** Leases of one second, so that a dead gateway is noticed soon. */
 const CONFIG = "[cluster]\nlease = 1\n[timeouts]\nbackoff = 0.001\n";
 
 /** @param {string} url @param {string} statement */
@@ -30,7 +30,7 @@ function sql(url, statement) {
 }
 
 /**
- * A database of its own for several gateways, one of which can be killed.
+ * Several gateways over one database, one of which can be killed.
  * @param {{ count?: number, config?: string, env?: Record<string, string> }} [options]
  */
 export async function startCluster({ count = 3, config = "", env = {} } = {}) {
@@ -49,7 +49,7 @@ export async function startCluster({ count = 3, config = "", env = {} } = {}) {
     ),
   );
   const balancer = await startBalancer(gateways);
-  /** Kills the gateway that works on a stream: `kill -9`. */
+  /** Kills the gateway that owns a stream: `kill -9`. */
   const killOwnerOf = async (/** @type {string} */ stream) => {
     const owner = sql(
       url.href,
@@ -73,7 +73,7 @@ export async function startCluster({ count = 3, config = "", env = {} } = {}) {
   return { url: balancer.url, killOwnerOf, stop };
 }
 
-/** Passes connections on to one living gateway after the other. */
+/** Distributes connections over the live gateways. */
 async function startBalancer(gateways) {
   let [next, living] = [0, [...gateways]];
   const sockets = new Set();
@@ -87,7 +87,7 @@ async function startBalancer(gateways) {
     incoming.on("error", () => outgoing.destroy());
     outgoing.on("error", () => incoming.destroy());
     incoming.on("close", () => outgoing.destroy());
-    // A killed gateway resets its connections, and so does this.
+    // Like a killed gateway, this resets its connections.
     outgoing.on("close", () => incoming.destroy());
     incoming.pipe(outgoing).pipe(incoming, { end: false });
   });

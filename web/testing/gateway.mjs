@@ -1,5 +1,5 @@
-// The real binary on a free port of loopback: a gateway, with a journal in memory unless told
-// otherwise, or a proxy that breaks streams.
+// The real binary on a free port of loopback: a gateway, by default with a journal in memory, or a
+// proxy that breaks streams.
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -55,7 +55,7 @@ async function start(args, config = "", more = {}) {
     throw new Error(`${binary} is missing: build it with \`cargo build --package capstan\``);
   const folder = mkdtempSync(join(tmpdir(), "capstan-web-"));
   writeFileSync(join(folder, "capstan.toml"), config);
-  // Nothing of this machine's settings.
+  // Without this machine's settings.
   const { CAPSTAN_ENV, CAPSTAN_DEBUG, ...env } = process.env;
   const child = spawn(binary, args, {
     cwd: folder,

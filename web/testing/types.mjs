@@ -1,6 +1,5 @@
-// The types of the package in the working directory. They are looked at only if something has
-// changed since they last held: even an incremental `tsc` reads every file of every package that
-// is imported.
+// Type-checks the package in the working directory, only if a file changed since the last success.
+// Even an incremental `tsc` reads every imported file.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -10,7 +9,7 @@ import { fileURLToPath } from "node:url";
 const web = fileURLToPath(new URL("..", import.meta.url));
 const kept = join(web, "node_modules/.cache/types", basename(process.cwd()));
 
-/** Everything in web/ that a package may import, and the lock for what comes from elsewhere. */
+/** All files in web/ that a package may import, and the lock file for other packages. */
 function state() {
   const hash = createHash("sha256").update(process.version);
   const visit = (/** @type {string} */ folder) => {

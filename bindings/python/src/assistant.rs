@@ -1,4 +1,4 @@
-//! Assistant frames (ADR 0004): stream-json lines, read by the Rust types and handed over as
+//! Assistant frames (ADR 0004): lines of stream-json, decoded by the Rust types and returned as
 //! members.
 
 use capstan_protocol::assistant::{AdrError, AssistantError, Block, Frame, Line};
@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::{failure, json};
 
-/// Reads one line of stream-json output: the frame's class and members; nothing for noise.
+/// Decodes one line of stream-json output: the frame's class and members, or `None` for other
+/// lines.
 #[pyfunction]
 pub(crate) fn parse_frame<'py>(
     py: Python<'py>,

@@ -1,5 +1,5 @@
-//! The stream for asyncio: what the channel has is handed out by a plain iterator. How to wait is
-//! Python's part, `_streams.py`; nothing here does.
+//! The stream for asyncio. A plain iterator returns the items of the channel. Waiting is the task
+//! of `_streams.py`; nothing here waits.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,22 +18,22 @@ use crate::reader::{self, End, Handed, Item, Reader};
 use crate::runtime::{Engine, lock};
 use crate::{failure, json};
 
-/// So many packets in a row, then other tasks of the loop get their turn.
+/// How many packets are returned in a row before other tasks of the loop run.
 const BREATH: u32 = 1024;
 
 enum Source {
-    /// Nothing was asked for yet.
+    /// The first item was not requested yet.
     Fresh { packets: Box<PacketStream>, engine: Arc<Engine> },
     /// The worker reads.
     Pumped,
-    /// The caller's own HTTP client does.
+    /// The caller's own HTTP client reads.
     Driven { machine: Py<Machine> },
-    /// Nothing more comes.
+    /// The stream has ended.
     Over,
 }
 
-/// The packets or the text of one run, for `async for`. Private: `AsyncPacketStream` and
-/// `AsyncChatStream` are the public ones; they know how to wait and how to let others run.
+/// The packets or the text of one run, for `async for`. Private: the public classes are
+/// `AsyncPacketStream` and `AsyncChatStream`, which also wait and yield to other tasks.
 #[pyclass(frozen, subclass, module = "coreason_client._core")]
 pub(crate) struct AsyncStream {
     source: Mutex<Source>,
@@ -44,11 +44,12 @@ pub(crate) struct AsyncStream {
     engine: Option<Arc<Engine>>,
 }
 
-/// What the event loop's side has at hand: one lock per packet, and it is never contended.
+/// The state on the side of the event loop. Its lock is taken once per packet and is never
+/// contended.
 struct Near {
     items: Parcels,
     reader: Reader,
-    /// Packets handed out since the loop last had its turn.
+    /// Packets that were returned since the loop last ran other tasks.
     in_a_row: u32,
 }
 
@@ -58,7 +59,7 @@ enum Next {
 }
 
 impl Near {
-    /// Takes over what has come meanwhile, once nothing is left. False if there is nothing.
+    /// Takes the items that have arrived, if none is left. Returns false if there are none.
     fn refill(&mut self, stream: &AsyncStream) -> bool {
         if self.items.is_empty() && !stream.is_foreign() {
             stream.channel.take_all(&mut self.items);
@@ -115,13 +116,13 @@ impl AsyncStream {
         })
     }
 
-    /// What is there.
+    /// The available items.
     fn _ready(slf: Bound<'_, Self>) -> Ready {
         Ready { stream: slf.unbind() }
     }
 
-    /// Whether there is something to hand out: false at the end, nothing if it has to be waited
-    /// for. Raises what the call failed with.
+    /// Whether there is an item: false at the end, `None` if the caller has to wait. Raises the
+    /// failure of the call.
     fn _look(&self, py: Python<'_>) -> PyResult<Option<bool>> {
         if let Some(engine) = &self.engine {
             engine.check_process()?;
@@ -141,18 +142,19 @@ impl AsyncStream {
         Ok(if is_over { Some(false) } else { None })
     }
 
-    /// Has the future woken when something comes. False if something came already.
+    /// Registers a future to be woken when an item arrives. Returns false if one has arrived
+    /// already.
     fn _arm(&self, event_loop: Py<PyAny>, future: Py<PyAny>) -> PyResult<bool> {
         self.start()?;
         self.channel.arm(Waiter::new(event_loop, future))
     }
 
-    /// What the driver of the caller's own HTTP client has to do; nothing if something came.
+    /// The next action of the driver of the caller's own HTTP client; `None` if an item arrived.
     fn _step<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.advance().map(|step| step.into_python(py)).transpose()
     }
 
-    /// Reads what is there in text mode without handing it out; the text if that was all.
+    /// Collects the available text without returning it. Returns the text if the stream has ended.
     fn _begin_text(&self) {
         lock(&self.near).reader.is_collecting = true;
     }
@@ -168,13 +170,13 @@ impl AsyncStream {
         self.channel.clear();
     }
 
-    /// The stream that is read, as soon as the server has named it.
+    /// The id of the stream, as soon as the server has sent it.
     #[getter]
     fn stream_id(&self) -> Option<Uuid> {
         lock(&self.near).reader.stream_id
     }
 
-    /// The place after the last packet that was handed out: `<stream_id>:<seq>`.
+    /// The cursor after the last returned packet: `<stream_id>:<seq>`.
     #[getter]
     fn cursor(&self) -> Option<String> {
         lock(&self.near).reader.cursor.map(|cursor| cursor.to_string())
@@ -203,12 +205,12 @@ impl AsyncStream {
 }
 
 impl AsyncStream {
-    /// Whether its worker is in the process that this one was forked from.
+    /// Whether its worker is in the process from which this one was forked.
     fn is_foreign(&self) -> bool {
         self.engine.as_ref().is_some_and(|engine| engine.is_foreign())
     }
 
-    /// Starts the worker's part when something is first waited for.
+    /// Starts the worker when an item is first waited for.
     fn start(&self) -> PyResult<()> {
         let mut source = lock(&self.source);
         let Source::Fresh { engine, .. } = &*source else { return Ok(()) };
@@ -219,8 +221,8 @@ impl AsyncStream {
         Ok(())
     }
 
-    /// Moves what the machine has into the channel, if a machine is what there is. What it wants
-    /// done, if it has nothing.
+    /// Moves the items of the machine into the channel, if there is a machine. Returns its next
+    /// action if it has none.
     fn advance(&self) -> Option<Step> {
         let Source::Driven { machine } = &*lock(&self.source) else { return None };
         self.channel.advance(machine.get())
@@ -234,7 +236,8 @@ impl AsyncStream {
     }
 }
 
-/// Hands out what is there, and ends where it has to be waited: for more, or for other tasks.
+/// Returns the available items, and stops where the caller has to wait: for more items, or for
+/// other tasks.
 #[pyclass(frozen, module = "coreason_client._core")]
 pub(crate) struct Ready {
     stream: Py<AsyncStream>,
@@ -250,8 +253,7 @@ impl Ready {
         let stream = self.stream.get();
         loop {
             let next = lock(&stream.near).next(stream);
-            // Without the lock: logging runs whatever a program has set up, which may come back to
-            // us.
+            // Without the lock, because a log handler of the program may call this stream.
             match next {
                 Some(Next::Handed(handed)) => {
                     if let Some(shown) = reader::show(py, handed)? {

@@ -1,5 +1,5 @@
-//! Between the worker, which reads and decodes, and the event loop, which hands out and is woken
-//! once per batch.
+//! The queue between the worker, which reads and decodes, and the event loop, which is woken once
+//! per batch.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,10 +15,10 @@ use crate::parcels::Parcels;
 use crate::reader::{End, Item, Sink as _, batch};
 use crate::runtime::lock;
 
-/// So much may wait for a slow reader; then the network has to.
+/// The most items that wait for a slow reader. Then the worker stops reading from the network.
 const FULL: usize = 4096;
 
-/// A future of an event loop, to be woken from another thread.
+/// A future of an event loop that another thread can wake.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     event_loop: Py<PyAny>,
@@ -30,8 +30,7 @@ impl Waiter {
         Self { event_loop, future }
     }
 
-    /// The loop sets the result itself; one that is closed by now, or an interpreter that is going
-    /// down, needs nothing.
+    /// Lets the loop set the result. A closed loop, or an interpreter that exits, needs nothing.
     pub(crate) fn wake(self) {
         let _ = Python::try_attach(|py| {
             let Self { event_loop, future } = self;
@@ -42,7 +41,7 @@ impl Waiter {
     }
 }
 
-/// Sets a future's result, unless it was cancelled meanwhile. Runs in the event loop.
+/// Sets the result of a future, unless it was cancelled. Runs in the event loop.
 #[pyfunction]
 pub(crate) fn wake(future: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = future.py();
@@ -52,11 +51,11 @@ pub(crate) fn wake(future: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// What came and was not asked for yet.
+/// The items that have arrived and were not taken.
 #[derive(Default)]
 pub(crate) struct Channel {
     state: Mutex<State>,
-    /// There is room again.
+    /// Notified when there is space again.
     room: Notify,
 }
 
@@ -69,7 +68,7 @@ struct State {
 }
 
 impl Channel {
-    /// Appends, and wakes the reader. `items` is empty afterwards, with room for the next batch.
+    /// Appends items, and wakes the reader. `items` is empty afterwards, and keeps its capacity.
     fn push(&self, items: &mut Parcels, end: Option<End>) {
         let waiter = {
             let mut state = lock(&self.state);
@@ -82,13 +81,13 @@ impl Channel {
             state.is_full = state.items.len() >= FULL;
             state.waiter.take()
         };
-        // Without the lock: waking wants the interpreter, whose holder may want the lock.
+        // Without the lock: waking needs the interpreter, whose holder may wait for the lock.
         if let Some(waiter) = waiter {
             waiter.wake();
         }
     }
 
-    /// Everything that is there.
+    /// Takes all available items.
     pub(crate) fn take_all(&self, into: &mut Parcels) {
         let mut state = lock(&self.state);
         std::mem::swap(&mut state.items, into);
@@ -97,14 +96,15 @@ impl Channel {
         }
     }
 
-    /// How it ended, if nothing is left before that.
+    /// Takes the end, if no item is left before it.
     pub(crate) fn take_end(&self) -> Option<End> {
         let mut state = lock(&self.state);
-        // The last batch may have come since the last check, and its end with it.
+        // The last batch may have arrived since the last check, together with the end.
         if state.items.is_empty() { state.end.take() } else { None }
     }
 
-    /// Has a future woken when something comes. False if something came already.
+    /// Registers a future to be woken when an item arrives. Returns false if one has arrived
+    /// already.
     pub(crate) fn arm(&self, waiter: Waiter) -> PyResult<bool> {
         let mut state = lock(&self.state);
         if !state.items.is_empty() || state.end.is_some() {
@@ -117,8 +117,8 @@ impl Channel {
         Ok(true)
     }
 
-    /// Takes what a machine has, where there is no worker. What has to be done for more, unless
-    /// something is there.
+    /// Takes the items of a machine, where there is no worker. Returns the machine's next action if
+    /// it has no items.
     pub(crate) fn advance(&self, machine: &Machine) -> Option<Step> {
         let mut state = lock(&self.state);
         let State { items, end, .. } = &mut *state;
@@ -145,7 +145,7 @@ impl Channel {
     }
 }
 
-/// Reads until the end, or until the stream is closed; dropping the packets closes the connection.
+/// Reads until the end, or until the stream is closed. Dropping the packets closes the connection.
 pub(crate) async fn pump(
     mut packets: Box<PacketStream>,
     channel: Arc<Channel>,

@@ -14,7 +14,7 @@ use crate::request::Prepared;
 use crate::runtime::{Engine, closed_error, lock};
 use crate::settings::Settings;
 
-/// A client of one server. Private: `CAPClient` and `AsyncCAPClient` are the public ones.
+/// A client of one server. Private: the public classes are `CAPClient` and `AsyncCAPClient`.
 #[pyclass(frozen, weakref, module = "coreason_client._core")]
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -24,14 +24,14 @@ pub(crate) struct Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // The connections are the parent's; what is still counted is not dropped.
+        // The connections belong to the parent process, so they are not dropped here.
         if self.engine.is_foreign() {
             std::mem::forget((self.inner.clone(), Arc::clone(&self.engine)));
         }
     }
 }
 
-/// A call that has not begun. A stream takes it over.
+/// A call before its begin. A stream takes it over.
 #[pyclass(frozen, module = "coreason_client._core")]
 #[derive(Debug)]
 pub(crate) struct Call {
@@ -65,8 +65,7 @@ impl Client {
         Ok(Self { inner, engine: Arc::new(Engine::new(is_async)) })
     }
 
-    /// A run that is about to be asked for, of the default agent or of another. Nothing is sent
-    /// yet.
+    /// Prepares a run of the default agent or of another one. Nothing is sent yet.
     #[pyo3(signature = (request, agent = None))]
     fn call(&self, request: &Prepared, agent: Option<&str>) -> PyResult<Call> {
         match agent {
@@ -75,7 +74,7 @@ impl Client {
         }
     }
 
-    /// A stream that is about to be followed, from a cursor on.
+    /// Prepares a viewer from a cursor.
     fn attach(&self, cursor: &str) -> PyResult<Call> {
         self.open(self.inner.attach(cursor_of(cursor)?))
     }
@@ -85,12 +84,12 @@ impl Client {
         self.wait(py, Exchange::Stop(stream_id)).map(drop)
     }
 
-    /// How the server feels, as JSON text.
+    /// The health of the server, as JSON text.
     fn health(&self, py: Python<'_>) -> PyResult<Option<String>> {
         self.wait(py, Exchange::Health)
     }
 
-    /// Stops a run without waiting here; the future is woken when it is done.
+    /// Stops a run without waiting. Wakes the future when it is done.
     fn begin_stop(
         &self,
         stream_id: Uuid,
@@ -100,7 +99,8 @@ impl Client {
         self.begin(Exchange::Stop(stream_id), Waiter::new(event_loop, future))
     }
 
-    /// Asks how the server feels without waiting here; the future is woken when it is known.
+    /// Requests the health of the server without waiting. Wakes the future when the answer is
+    /// there.
     fn begin_health(&self, event_loop: Py<PyAny>, future: Py<PyAny>) -> PyResult<Pending> {
         self.begin(Exchange::Health, Waiter::new(event_loop, future))
     }
@@ -162,7 +162,7 @@ impl Exchange {
 
 type Answer = Result<Option<String>, CapError>;
 
-/// An answer that is on its way.
+/// A pending answer.
 #[pyclass(frozen, module = "coreason_client._core")]
 #[derive(Debug)]
 pub(crate) struct Pending {
@@ -171,7 +171,7 @@ pub(crate) struct Pending {
 
 #[pymethods]
 impl Pending {
-    /// The answer, or the failure; the future was woken before.
+    /// The answer, or the failure. Called after the future was woken.
     fn result(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let Some(answer) = lock(&self.answer).take() else {
             return Err(closed_error());

@@ -47,7 +47,7 @@ fn runtime<'py>(py: Python<'py>, error: &RuntimeError) -> PyResult<Bound<'py, Py
     imports::runtime_error(py)?.call((error.to_string(),), Some(&members))
 }
 
-/// The exception of a document that breaks its model, with the path of the member.
+/// The exception for an invalid document, with the path of the member.
 pub(crate) fn invalid(py: Python<'_>, error: &DecodeError) -> PyErr {
     let made =
         imports::validation_error(py).and_then(|kind| kind.call1((error.path(), error.what())));

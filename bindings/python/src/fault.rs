@@ -1,5 +1,5 @@
-//! Faults: the catalogue's rows, and each dialect made from them. Which exception is which kind is
-//! Python's to say; what a kind means is said nowhere but in the catalogue.
+//! Faults: the rows of the catalogue, and their form in each dialect. Python maps exceptions to
+//! kinds. Only the catalogue defines what a kind means.
 
 use capstan_protocol::agui::RunErrorForm;
 use capstan_protocol::fault::Cause;
@@ -26,7 +26,7 @@ fn kind_of(code: &str) -> PyResult<FaultKind> {
 
 #[pymethods]
 impl Fault {
-    /// A fault as its row of the catalogue describes it; what the case knows better is given.
+    /// A fault from its row of the catalogue, with the given values in place of the row's.
     #[new]
     #[pyo3(signature = (code, *, message = None, retry_after = None))]
     fn new(code: &str, message: Option<String>, retry_after: Option<f64>) -> PyResult<Self> {
@@ -40,14 +40,14 @@ impl Fault {
         Ok(Self(fault))
     }
 
-    /// What an upstream's HTTP status means.
+    /// The fault for an upstream's HTTP status.
     #[staticmethod]
     #[pyo3(signature = (status, retry_after = None))]
     fn from_upstream_status(status: u16, retry_after: Option<f64>) -> Self {
         Self(capstan_protocol::Fault::from_upstream_status(status, retry_after))
     }
 
-    /// A StreamError, read back; a foreign code is kept.
+    /// A fault from a StreamError. A foreign code stays.
     #[staticmethod]
     fn from_stream_error(error: &Bound<'_, PyAny>) -> PyResult<Self> {
         let text = imports::to_json(error)?;
@@ -56,7 +56,7 @@ impl Fault {
         Ok(Self(error.into()))
     }
 
-    /// The same fault with what it came from: leaves only where debugging is allowed.
+    /// Adds the cause, which leaves the process in debug mode only.
     fn with_cause(&self, error_type: String, chain: Vec<String>) -> Self {
         Self(self.0.clone().with_cause(Cause { error_type, chain }))
     }
@@ -73,25 +73,25 @@ impl Fault {
         self.0.kind().entry().agui.as_str()
     }
 
-    /// The HTTP status of a response that carries it.
+    /// The HTTP status of its response.
     #[getter]
     fn status(&self) -> u16 {
         self.0.status()
     }
 
-    /// As the payload of an ERROR packet.
+    /// The fault as the payload of an ERROR packet.
     fn to_stream_error<'py>(&self, py: Python<'py>, is_debug: bool) -> PyResult<Bound<'py, PyAny>> {
         let text = serde_json::to_string(&self.0.to_stream_error(exposure(is_debug)));
         imports::stream_error_of(py)?.call1((text.unwrap_or_default(),))
     }
 
-    /// As a `user_error` event's data.
+    /// The fault as the data of a `user_error` event.
     fn to_user_error<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let text = serde_json::to_string(&self.0.to_user_error()).unwrap_or_default();
         imports::user_error_of(py)?.call1((text,))
     }
 
-    /// As AG-UI's RUN_ERROR: its members, and the event's JSON.
+    /// The fault as AG-UI's RUN_ERROR: its members, and the event's JSON.
     fn to_run_error<'py>(
         &self,
         py: Python<'py>,
@@ -106,7 +106,7 @@ impl Fault {
         ))
     }
 
-    /// As RFC 9457 problem details.
+    /// The fault as RFC 9457 problem details.
     fn to_problem<'py>(&self, py: Python<'py>, is_debug: bool) -> PyResult<Bound<'py, PyAny>> {
         let text = serde_json::to_string(&self.0.to_problem(exposure(is_debug)));
         json::read(py, &text.unwrap_or_default())

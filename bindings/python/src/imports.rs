@@ -1,5 +1,5 @@
-//! Python objects that the native half needs, looked up once and late: importing the package
-//! imports little else.
+//! Python objects that the native half needs. They are looked up once and late, so that importing
+//! the package imports little else.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -37,7 +37,7 @@ pub(crate) fn to_json(value: &Bound<'_, PyAny>) -> PyResult<String> {
     json_dumps(value.py())?.call1((value,))?.extract()
 }
 
-/// A JSON document that came as `str` or `bytes`.
+/// A JSON document from `str` or `bytes`.
 pub(crate) fn document(value: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(text) = value.extract::<String>() {
         return Ok(text);

@@ -1,8 +1,8 @@
-//! JSON text as Python values, without Python's own reader, which would take longer over an event
-//! than all else together.
+//! Converts JSON text to Python values. Python's own parser would take longer for an event than all
+//! other work together.
 //!
-//! What the two could read differently is left to Python's: whole numbers of any size, `-0`, what
-//! no tree can hold.
+//! Values that the two parsers could read differently are left to Python's: whole numbers of any
+//! size, `-0`, and values that serde cannot hold.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 
 use crate::imports;
 
-/// JSON text as Python values; whole numbers of any size stay exact.
+/// Converts JSON text to Python values. Whole numbers of any size stay exact.
 pub(crate) fn read<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
     match quick(py, text) {
         Some(value) => Ok(value),
@@ -62,8 +62,8 @@ impl<'de, 'py> Visitor<'de> for Value<'py> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
-        // `-0` and whole numbers beyond 64 bits come as floats, too, and nothing tells them from
-        // those.
+        // `-0` and whole numbers beyond 64 bits also arrive as floats, and cannot be distinguished
+        // from floats.
         let is_whole = value.abs() >= i64::MAX as f64 || (value == 0.0 && value.is_sign_negative());
         if is_whole {
             Err(E::custom("for Python to read"))

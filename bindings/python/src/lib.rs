@@ -1,9 +1,8 @@
 //! The native half of the Python package `coreason_client`: the client's loop, packets, validation,
-//! faults and assistant frames. What is plainer in Python (exceptions, request models, the agent
-//! side) is in `python/coreason_client`.
+//! faults and assistant frames. Parts that are simpler in Python (exceptions, request models, the
+//! agent side) are in `python/coreason_client`.
 //!
-//! Nothing here decides anything about the protocol: that is `capstan-client` and
-//! `capstan-protocol`.
+//! It decides nothing about the protocol: `capstan-client` and `capstan-protocol` do.
 
 mod assistant;
 mod async_stream;

@@ -1,5 +1,5 @@
-//! The client's state machine, for I/O in Python: the driver of the caller's own
-//! HTTP client, and the replay of the machine's traces.
+//! The client's state machine for I/O in Python: for the driver of the caller's own HTTP client,
+//! and for replays of the machine's traces.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -16,16 +16,16 @@ use crate::runtime::lock;
 use crate::settings::{Settings, duration};
 use crate::{failure, json};
 
-/// What the driver has to do.
+/// The next action of the driver.
 pub(crate) enum Step {
     Connect(Option<String>),
     Read,
-    /// For so many seconds.
+    /// Wait for this many seconds.
     Wait(f64),
 }
 
 impl Step {
-    /// `(what, with what)`.
+    /// `(action, argument)`.
     pub(crate) fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
         match self {
             Self::Connect(last_event_id) => ("connect", last_event_id).into_pyobject(py),
@@ -35,14 +35,14 @@ impl Step {
     }
 }
 
-/// The state of one call, without its I/O. Time is in seconds; without `now` it is the machine's
+/// The state of one call, without its I/O. Times are seconds. Without `now` it uses the machine's
 /// own clock.
 #[pyclass(frozen, module = "coreason_client._core")]
 #[derive(Debug)]
 pub(crate) struct Machine {
     state: Mutex<machine::Machine>,
     epoch: Instant,
-    /// The server that a failure names.
+    /// The server's address, for failures.
     address: Option<String>,
 }
 
@@ -61,10 +61,10 @@ impl Machine {
         }
     }
 
-    /// Moves what the machine has for the caller into `items`, and says what to do next.
+    /// Moves the machine's items for the caller into `items`. Returns the next action.
     pub(crate) fn advance(&self, items: &mut impl Sink, end: &mut Option<End>) -> Option<Step> {
         let mut state = lock(&self.state);
-        // A machine that is over says so for ever; the first word counts.
+        // A machine that has ended reports that again and again. The first report counts.
         while end.is_none() {
             let now = self.epoch.elapsed();
             match state.poll(now) {
@@ -115,7 +115,7 @@ impl Machine {
         Ok(Self { state, epoch: Instant::now(), address })
     }
 
-    /// What to do now: `(what, with what)`, one thing at a time.
+    /// The next action: `(action, argument)`.
     #[pyo3(signature = (now = None))]
     fn poll<'py>(&self, py: Python<'py>, now: Option<f64>) -> PyResult<Bound<'py, PyTuple>> {
         let now = self.now(now);
@@ -135,13 +135,13 @@ impl Machine {
         }
     }
 
-    /// The server answered with a success, or with a redirect.
+    /// The server answered with a success or a redirect.
     #[pyo3(signature = (status, content_type, location = None))]
     fn opened(&self, status: u16, content_type: &str, location: Option<&str>) {
         lock(&self.state).opened(Head { status, content_type, location });
     }
 
-    /// The seconds that are left of the call's deadline, if it has one.
+    /// The remaining seconds of the call's deadline, if it has one.
     fn left(&self) -> Option<f64> {
         let end = lock(&self.state).deadline()?;
         Some(end.saturating_sub(self.epoch.elapsed()).as_secs_f64())
@@ -181,7 +181,7 @@ impl Machine {
     }
 }
 
-/// As the machine's traces spell them.
+/// A notice in the form of the machine's traces.
 fn notice_json(notice: &Notice) -> Value {
     match notice {
         Notice::Connecting { cursor } => json!({ "connecting": { "cursor": cursor } }),

@@ -1,4 +1,4 @@
-//! The models by name: what Python's classes ask when they are built.
+//! The models by name. Python's classes call this when they are built.
 
 use capstan_protocol::decode::DecodeError;
 use capstan_protocol::{Profile, model};
@@ -13,7 +13,7 @@ fn find(profile: &str, name: &str) -> PyResult<&'static model::Model> {
         .ok_or_else(|| PyKeyError::new_err(format!("no model {name} in {profile}")))
 }
 
-/// The canonical JSON of a document; an error names the member that breaks the model.
+/// The canonical JSON of a document. An error names the invalid member.
 #[pyfunction]
 pub(crate) fn check(py: Python<'_>, profile: &str, name: &str, text: &str) -> PyResult<String> {
     let model = find(profile, name)?;

@@ -1,4 +1,4 @@
-//! `StreamPacket`: held as the Rust type, shown as Python values when they are asked for.
+//! `StreamPacket`: stored as the Rust type, and converted to Python values on access.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::OnceLock;
@@ -20,8 +20,8 @@ use crate::{failure, imports, json};
 #[pyclass(frozen, name = "StreamPacket", module = "coreason_client")]
 pub(crate) struct Packet {
     inner: StreamPacket,
-    /// Made when it is first asked for: many packets are only looked at by their op. Not a
-    /// `PyOnceLock`, which lets go of the interpreter and takes it again for each packet.
+    /// Made on the first access, because many readers look at `op` only. Not a `PyOnceLock`, which
+    /// would release the interpreter for each packet.
     payload: OnceLock<Py<PyAny>>,
 }
 
@@ -62,7 +62,7 @@ fn payload_of(py: Python<'_>, payload: &Payload) -> PyResult<Py<PyAny>> {
     Ok(made.unbind())
 }
 
-/// Decodes one packet; the error names the member.
+/// Decodes one packet. An error names the member.
 pub(crate) fn decode(py: Python<'_>, text: &str) -> PyResult<StreamPacket> {
     StreamPacket::decode(text).map_err(|error| failure::invalid(py, &error))
 }
@@ -82,8 +82,8 @@ impl Packet {
         let members = PyDict::new(py);
         members.set_item("op", op)?;
         members.set_item("p", p)?;
-        // What is missing is filled in for the first look, so that a payload that does not fit is
-        // told first.
+        // Missing members are filled in first, so that the error about an invalid payload comes
+        // first.
         match stream_id {
             Some(id) => members.set_item("stream_id", id)?,
             None => members.set_item("stream_id", Uuid::nil().to_string())?,
@@ -110,38 +110,37 @@ impl Packet {
         Ok(packet.into())
     }
 
-    /// Which stream.
+    /// The id of the stream.
     #[getter]
     fn stream_id(&self) -> Uuid {
         self.inner.stream_id
     }
 
-    /// The place in the stream: 1, 2, 3, … without gaps.
+    /// The position in the stream: 1, 2, 3, … without gaps.
     #[getter]
     fn seq(&self) -> u64 {
         self.inner.seq
     }
 
-    /// What the packet does.
+    /// The operation of the packet.
     #[getter]
     fn op<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         op_code(py, self.inner.op())
     }
 
-    /// When it was written, with its offset. Order is seq's.
+    /// When it was written, with the offset. The order is that of `seq`.
     #[getter]
     fn t<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         imports::datetime_of(py)?.call1((self.inner.t.to_string(),))
     }
 
-    /// What it carries.
+    /// The payload.
     #[getter]
     fn p(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         if let Some(payload) = self.payload.get() {
             return Ok(payload.clone_ref(py));
         }
-        // Of two threads that ask at once each makes one, outside of the lock; the first becomes
-        // everybody's.
+        // Two threads may both make one, outside of the lock. The first one is used by both.
         let made = payload_of(py, &self.inner.payload)?;
         Ok(self.payload.get_or_init(|| made).clone_ref(py))
     }
@@ -152,7 +151,7 @@ impl Packet {
         self.inner.cursor().to_string()
     }
 
-    /// The packet as JSON text, as it stands on the wire.
+    /// The packet as JSON text, in the form of the wire.
     fn to_json(&self) -> String {
         self.inner.to_json()
     }
@@ -162,19 +161,19 @@ impl Packet {
         json::read(py, &self.inner.to_json())
     }
 
-    /// Reads JSON text; what breaks the model raises `ValueError` with the path of the member.
+    /// Decodes JSON text. An invalid member raises `ValueError` with its path.
     #[classmethod]
     fn from_json(_cls: &Bound<'_, PyType>, text: &Bound<'_, PyAny>) -> PyResult<Self> {
         decode(text.py(), &imports::document(text)?).map(Self::from)
     }
 
-    /// Reads a dict; what breaks the model raises `ValueError` with the path of the member.
+    /// Decodes a dict. An invalid member raises `ValueError` with its path.
     #[classmethod]
     fn from_dict(_cls: &Bound<'_, PyType>, value: &Bound<'_, PyAny>) -> PyResult<Self> {
         decode(value.py(), &imports::to_json(value)?).map(Self::from)
     }
 
-    /// As pydantic spells it: a dict of Python values, or of JSON values with `mode="json"`.
+    /// Pydantic's method: a dict of Python values, or of JSON values with `mode="json"`.
     #[pyo3(signature = (*, mode = "python"))]
     fn model_dump<'py>(&self, py: Python<'py>, mode: &str) -> PyResult<Bound<'py, PyAny>> {
         if mode == "json" {
@@ -192,12 +191,12 @@ impl Packet {
         Ok(members.into_any())
     }
 
-    /// As pydantic spells `to_json`.
+    /// Pydantic's name for `to_json`.
     fn model_dump_json(&self) -> String {
         self.inner.to_json()
     }
 
-    /// As pydantic spells `from_dict`; a packet is returned as it is.
+    /// Pydantic's name for `from_dict`. A packet is returned unchanged.
     #[classmethod]
     fn model_validate<'py>(
         cls: &Bound<'py, PyType>,
@@ -209,7 +208,7 @@ impl Packet {
         Ok(Bound::new(value.py(), Self::from_dict(cls, value)?)?.into_any())
     }
 
-    /// As pydantic spells `from_json`.
+    /// Pydantic's name for `from_json`.
     #[classmethod]
     fn model_validate_json(cls: &Bound<'_, PyType>, text: &Bound<'_, PyAny>) -> PyResult<Self> {
         Self::from_json(cls, text)
@@ -255,7 +254,7 @@ impl Packet {
     }
 }
 
-/// A cursor given as text, or the id of a stream for its beginning.
+/// Parses a cursor, or the id of a stream for its beginning.
 pub(crate) fn cursor_of(text: &str) -> PyResult<capstan_protocol::Cursor> {
     let parsed = text.parse::<capstan_protocol::LastEventId>();
     let cursor = parsed.map_err(|_| {

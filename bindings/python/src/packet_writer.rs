@@ -1,4 +1,4 @@
-//! The agent's side: packets numbered and written as SSE frames.
+//! The agent's side: numbers packets and encodes them as SSE frames.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::{imports, packet};
 
-/// Plain agents have no journal to resume from, but a reader must not hammer them either.
+/// Plain agents have no journal to resume from, but readers must not retry at once either.
 const RETRY_MS: u32 = 500;
 
 /// Numbers and writes the packets of one stream.
@@ -39,13 +39,13 @@ impl PacketWriter {
         Self { stream_id: stream_id.unwrap_or_else(Uuid::now_v7), seq: AtomicU64::new(0) }
     }
 
-    /// How many packets were written.
+    /// The number of written packets.
     #[getter]
     fn seq(&self) -> u64 {
         self.seq.load(Ordering::Relaxed)
     }
 
-    /// What a response opens with.
+    /// The first bytes of a response.
     fn opening<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let mut bytes = Vec::new();
         sse::encode_opening(&Cursor::start(self.stream_id), RETRY_MS, &mut bytes);
@@ -57,7 +57,7 @@ impl PacketWriter {
         self.write(py, Payload::Delta(text))
     }
 
-    /// The frame of any packet; a payload that does not fit its op raises `ValueError` and uses no
+    /// The frame of any packet. A payload that does not fit its op raises `ValueError`, and uses no
     /// number.
     fn packet<'py>(
         &self,

@@ -1,6 +1,6 @@
-//! Packets on their way from the worker to the event loop's thread. The texts of a batch travel in
-//! one piece: if each were made by the one thread and given back by the other, both would wait for
-//! the allocator, and for each other's memory.
+//! Packets between the worker and the thread of the event loop. The texts of a batch are in one
+//! allocation. If one thread allocated each text and the other freed it, both would wait for the
+//! allocator.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::reader::{Item, Sink};
 
-/// What waits to be handed out, in order.
+/// The items that wait, in order.
 #[derive(Default)]
 pub(crate) struct Parcels {
     /// None of them is empty.
@@ -54,14 +54,14 @@ impl Sink for Parcels {
     }
 }
 
-/// Items that came together.
+/// Items that arrived together.
 #[derive(Default)]
 struct Parcel {
     places: VecDeque<Place>,
-    /// The DELTAs' stream, and their texts one behind the other.
+    /// The stream of the DELTAs, and their texts joined.
     stream_id: Option<Uuid>,
     text: String,
-    /// Up to here it was handed out.
+    /// The items before this index were returned.
     at: usize,
     others: VecDeque<Item>,
 }

@@ -1,5 +1,5 @@
-//! What both kinds of stream share: what a caller gets for a packet, and what is remembered of it.
-//! No Python here, so that nothing of it can run while a lock is held.
+//! The common part of both kinds of stream: the item for a packet, and the state that a reader
+//! keeps. It does not call Python, so no Python code can run while a lock is held.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -19,14 +19,14 @@ use uuid::Uuid;
 use crate::packet::Packet;
 use crate::{failure, imports};
 
-/// What comes out of a call, in order.
+/// An item of a call, in order.
 #[derive(Debug)]
 pub(crate) enum Item {
     Packet(StreamPacket),
     Notice(Notice),
 }
 
-/// Where items wait for the caller.
+/// The queue of items for the caller.
 pub(crate) trait Sink {
     fn put(&mut self, item: Item);
     fn len(&self) -> usize;
@@ -45,11 +45,11 @@ impl Sink for VecDeque<Item> {
 /// How a call ended.
 pub(crate) type End = Result<(), CapError>;
 
-/// No batch is larger: a caller that reads slowly must not make us hold a long stream.
+/// The most items of a batch, so that a slow reader does not fill the memory.
 pub(crate) const BATCH: usize = 1024;
 
-/// Waits for a packet, then takes all that came with it. Dropped in the middle it loses nothing:
-/// what was taken is in `out`.
+/// Waits for a packet, then takes all that arrived with it. If the future is dropped, nothing is
+/// lost: the taken packets are in `out`.
 pub(crate) async fn batch(packets: &mut PacketStream, out: &mut impl Sink) -> Option<End> {
     let mut next = packets.next().await;
     loop {
@@ -69,9 +69,9 @@ pub(crate) async fn batch(packets: &mut PacketStream, out: &mut impl Sink) -> Op
         next = match packets.next().now_or_never() {
             Some(next) => next,
             None => {
-                // The connection is read by a task of its own. One turn for it: what the socket
-                // holds comes along, so that a fast stream costs a wake-up per socket read, not per
-                // chunk.
+                // A task of its own reads the connection. Yielding to it once brings all bytes of
+                // the socket, so that a fast stream costs one wake-up per read of the socket, not
+                // per chunk.
                 give_way().await;
                 packets.next().now_or_never()?
             }
@@ -79,8 +79,7 @@ pub(crate) async fn batch(packets: &mut PacketStream, out: &mut impl Sink) -> Op
     }
 }
 
-/// Lets the tasks have their turn that are ready. `yield_now` would ask the kernel first which ones
-/// are, each time.
+/// Yields to the tasks that are ready. `yield_now` would ask the kernel for events each time.
 async fn give_way() {
     let mut is_back = false;
     poll_fn(|cx| {
@@ -93,13 +92,13 @@ async fn give_way() {
     .await;
 }
 
-/// What the caller gets.
+/// The item for the caller.
 pub(crate) enum Handed {
     Text(String),
     Packet(StreamPacket),
-    /// A packet that text readers do not see.
+    /// A packet that readers of text do not get.
     Nothing,
-    /// Text that was handed out is void.
+    /// Text that was returned is void.
     Reset(Box<CapError>),
 }
 
@@ -110,12 +109,12 @@ pub(crate) struct Reader {
     transcript: Transcript,
     pub(crate) stream_id: Option<Uuid>,
     pub(crate) cursor: Option<Cursor>,
-    /// All of the text is wanted at once: resets are applied instead of raised.
+    /// The caller wants all of the text at once, so resets are applied and not raised.
     pub(crate) is_collecting: bool,
 }
 
 impl Reader {
-    /// With a conversation it reads text, without one packets.
+    /// Reads text if there is a conversation, else packets.
     pub(crate) fn new(conversation: Option<Uuid>) -> Self {
         let transcript = Transcript::default();
         Self { conversation, transcript, stream_id: None, cursor: None, is_collecting: false }
@@ -129,7 +128,7 @@ impl Reader {
         self.transcript.text()
     }
 
-    /// How the stream ended, if it did: its reason, and what it reports.
+    /// The end of the stream, if it has come: its reason and its report.
     pub(crate) fn close(&self) -> Option<&Close> {
         self.transcript.close()
     }
@@ -148,8 +147,8 @@ impl Reader {
                     return Handed::Reset(Box::new(self.reset()));
                 }
             }
-            // Events are not kept: a reader of text never asks for them. A WARNING was logged
-            // before it came.
+            // Events are not stored, because a reader of text does not need them. A WARNING was
+            // logged before.
             Payload::Event(_) | Payload::Error(_) => {}
         }
         match packet.payload {
@@ -168,7 +167,7 @@ impl Reader {
         CapError::Runtime(Box::new(RuntimeError { error, partial_text, ..RuntimeError::default() }))
     }
 
-    /// A failure of a text reader carries the text that came before it.
+    /// Adds the text so far to a failure, for readers of text.
     pub(crate) fn with_text(&self, error: CapError) -> CapError {
         match error {
             CapError::Runtime(mut runtime) if self.conversation.is_some() => {
@@ -183,11 +182,11 @@ impl Reader {
 }
 
 fn is_reset(raw: &RawObject) -> bool {
-    // Most events are not, and reading one costs more than looking for the word.
+    // Most events are no resets, and parsing one costs more than searching for the word.
     raw.get().contains(STREAM_RESET) && matches!(Event::of(raw).view(), EventView::Reset(_))
 }
 
-/// Turns what was handed into Python's.
+/// Converts an item to Python.
 pub(crate) fn show(py: Python<'_>, handed: Handed) -> PyResult<Option<Bound<'_, PyAny>>> {
     match handed {
         Handed::Text(text) => Ok(Some(PyString::new(py, &text).into_any())),
@@ -197,7 +196,7 @@ pub(crate) fn show(py: Python<'_>, handed: Handed) -> PyResult<Option<Bound<'_, 
     }
 }
 
-/// Logs a notice, as RFC 004 words it.
+/// Logs a notice with the text of RFC 004.
 pub(crate) fn log(py: Python<'_>, notice: &Notice) -> PyResult<()> {
     imports::log(py)?.call1((notice.is_warning(), notice.to_string())).map(drop)
 }

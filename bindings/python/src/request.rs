@@ -1,4 +1,4 @@
-//! Requests, ready to be sent: checked, serialised once, the same bytes each time.
+//! Prepared requests: checked, and serialised once, so that repeats have the same bytes.
 
 use capstan_client::{Envelope, PacketStream};
 use capstan_protocol::{
@@ -15,7 +15,7 @@ use crate::{failure, imports};
 #[derive(Debug)]
 pub(crate) struct Prepared {
     profile: Profile,
-    /// Under which the run starts at most once.
+    /// The key of the run.
     #[pyo3(get)]
     request_id: Uuid,
     body: Vec<u8>,
@@ -23,7 +23,7 @@ pub(crate) struct Prepared {
 
 #[pymethods]
 impl Prepared {
-    /// The bytes to post.
+    /// The bytes of the body.
     #[getter]
     fn body(&self) -> &[u8] {
         &self.body
@@ -36,7 +36,7 @@ impl Prepared {
     }
 }
 
-/// One type per profile, since an envelope's profile is part of its type.
+/// One type per profile, because the profile is a part of an envelope's type.
 struct V1<'a>(&'a Prepared);
 struct V2<'a>(&'a Prepared);
 
@@ -68,8 +68,8 @@ impl Prepared {
     }
 }
 
-/// Checks a request: ours, a dict, or a pydantic model. What is valid as v1 is v1, else it must be
-/// v2. The caller's own members are sent as they are, known or not.
+/// Checks a request: our model, a dict, or a pydantic model. A request that is valid as v1 is v1;
+/// otherwise it must be valid as v2. Unknown members are sent unchanged.
 #[pyfunction]
 pub(crate) fn prepare(request: &Bound<'_, PyAny>) -> PyResult<Prepared> {
     let text = imports::to_json(request)?;

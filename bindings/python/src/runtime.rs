@@ -1,11 +1,13 @@
-//! Where the network is waited for.
+//! The async runtimes that wait for the network.
 //!
-//! A blocking client drives a runtime of its own in the calling thread: no thread exists. Async
-//! clients share one runtime with one worker, which lives as long as one of them is open. Closing
-//! waits until no thread is left; dropping does not, so that the interpreter's exit does.
+//! A blocking client runs a runtime in the calling thread, without other threads. Async clients
+//! share one runtime with one worker thread, which lives as long as one of them is open. `close`
+//! waits until no thread is left. Dropping a client does not wait; the exit of the interpreter
+//! does.
 //!
-//! A forked child inherits no threads. It makes runtimes of its own, and leaves its parent's alone:
-//! their sockets are shared, and a lock may be held for ever by a thread that is not there.
+//! A forked child inherits no threads. It makes its own runtimes and does not touch those of its
+//! parent: their sockets are shared, and a lock may be held forever by a thread that does not exist
+//! in the child.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,22 +19,22 @@ use pyo3::prelude::*;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::sync::CancellationToken;
 
-/// How long a close waits for calls of other threads to notice it.
+/// How long a close waits for calls of other threads.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often a blocking wait looks for Ctrl-C.
+/// How often a blocking wait checks for Ctrl-C.
 const TICK: Duration = Duration::from_millis(40);
 
-/// How often a wait for threads looks whether they are gone.
+/// How often a wait for threads checks whether they have ended.
 const STEP: Duration = Duration::from_millis(5);
 
-/// A lock that a panic elsewhere cannot spoil.
+/// Locks a mutex, also after a panic in another thread.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A runtime that never blocks the thread that drops it: that thread may hold the interpreter,
-/// which the worker may want.
+/// which the worker may need.
 #[derive(Debug)]
 pub(crate) struct Worker {
     runtime: Option<Runtime>,
@@ -52,7 +54,7 @@ impl Drop for Worker {
 
 impl Worker {
     fn build(builder: &mut Builder) -> PyResult<Self> {
-        // Names are looked up by threads of their own, which should not linger.
+        // Threads resolve host names. They should end soon.
         let builder =
             builder.enable_all().max_blocking_threads(4).thread_keep_alive(Duration::from_secs(1));
         let runtime = builder.thread_name("coreason-client").build();
@@ -74,7 +76,7 @@ impl Worker {
         self.runtime().map(|runtime| runtime.handle().clone())
     }
 
-    /// Waits without the interpreter. Ctrl-C is looked for while it waits, and raises.
+    /// Waits without the interpreter. Checks for Ctrl-C meanwhile, and raises.
     pub(crate) fn wait<F>(&self, py: Python<'_>, future: F) -> PyResult<F::Output>
     where
         F: Future + Send,
@@ -84,7 +86,7 @@ impl Worker {
         let mut future = std::pin::pin!(future);
         loop {
             let done = py.detach(|| {
-                // Inside: a timer belongs to the runtime that it is made in.
+                // Inside, because a timer belongs to the runtime in which it is made.
                 runtime.block_on(async { tokio::time::timeout(TICK, future.as_mut()).await })
             });
             match done {
@@ -101,10 +103,10 @@ impl Worker {
     }
 }
 
-/// The one that the async clients of a process share.
+/// The runtime that the async clients of a process share.
 static SHARED: Mutex<Weak<Worker>> = Mutex::new(Weak::new());
 
-/// A client's share in a runtime: made when it is first needed, gone when it is closed.
+/// A client's handle on a runtime. The runtime is made at the first use and dropped at the close.
 #[derive(Debug)]
 pub(crate) struct Engine {
     is_shared: bool,
@@ -128,13 +130,13 @@ impl Engine {
         Self { is_shared, worker: Mutex::new(None), closed: CancellationToken::new() }
     }
 
-    /// Whether its runtime is the parent's of this process. No lock but this one may be taken then,
-    /// which threads take with the interpreter only, as the one that forks has it.
+    /// Whether its runtime belongs to the parent process. Then no lock but this one may be taken.
+    /// Threads take this one only with the interpreter, which also holds during a fork.
     pub(crate) fn is_foreign(&self) -> bool {
         lock(&self.worker).as_ref().is_some_and(|worker| worker.is_foreign())
     }
 
-    /// An error if the client was used before this process was forked.
+    /// Fails if the client was used before this process was forked.
     pub(crate) fn check_process(&self) -> PyResult<()> {
         if self.is_foreign() { Err(forked_error()) } else { Ok(()) }
     }
@@ -157,7 +159,7 @@ impl Engine {
         Ok(worker)
     }
 
-    /// Ends every call, and waits until the threads are gone. Those of a parent are not touched.
+    /// Ends every call, and waits until the threads have ended. Does not touch those of a parent.
     pub(crate) fn close(&self, py: Python<'_>) {
         if self.is_foreign() {
             return;
@@ -186,18 +188,19 @@ fn shared() -> PyResult<Arc<Worker>> {
     Ok(worker)
 }
 
-/// The threads of shared runtimes that live in this process. They call Python, and one that does so
-/// while the interpreter goes down crashes the process.
+/// The threads of shared runtimes in this process. They call Python, and a call while the
+/// interpreter exits would crash the process.
 static THREADS: Threads = Threads { process: AtomicU32::new(0), alive: AtomicU32::new(0) };
 
 struct Threads {
-    /// The process that they were counted in: a forked child inherits the number without them.
+    /// The process in which they were counted. A forked child inherits the count without the
+    /// threads.
     process: AtomicU32,
     alive: AtomicU32,
 }
 
 impl Threads {
-    /// Before the first of a process.
+    /// Resets the count in a new process.
     fn adopt(&self) {
         let process = std::process::id();
         if self.process.swap(process, Ordering::SeqCst) != process {
@@ -219,8 +222,8 @@ impl Threads {
     }
 }
 
-/// Waits until no thread of a dropped client can call Python any more. Runs at exit, after the
-/// clients that are open were closed.
+/// Waits until no thread of a dropped client can call Python. Runs at exit, after open clients were
+/// closed.
 #[pyfunction]
 pub(crate) fn wait_for_threads(py: Python<'_>) {
     py.detach(|| {
@@ -232,8 +235,7 @@ pub(crate) fn wait_for_threads(py: Python<'_>) {
     });
 }
 
-/// The last one shuts it down. Of a runtime of its own, a client waits for calls that other threads
-/// are in.
+/// The last handle shuts the runtime down. A blocking client waits for calls of other threads.
 fn retire(mut worker: Arc<Worker>, is_shared: bool) {
     let mut waited = Duration::ZERO;
     loop {

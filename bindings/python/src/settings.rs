@@ -1,4 +1,4 @@
-//! What can be set of a client.
+//! The settings of a client.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// No limit, as far as any program lives.
+/// No limit: longer than any program runs.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 pub(crate) fn duration(seconds: Option<f64>) -> PyResult<Duration> {
@@ -31,7 +31,7 @@ fn header_map(headers: Vec<(String, String)>) -> PyResult<HeaderMap> {
     Ok(map)
 }
 
-/// What can be set; the names are Python's.
+/// The settings, with Python's names.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Settings {

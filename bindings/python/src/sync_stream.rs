@@ -1,5 +1,5 @@
-//! The blocking stream: reads in the caller's thread, a batch per network read, without the
-//! interpreter while it waits.
+//! The blocking stream. It reads in the caller's thread, a batch per read of the network, and
+//! releases the interpreter while it waits.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -17,13 +17,13 @@ use crate::reader::{self, End, Item, Reader, batch};
 use crate::runtime::{Engine, lock};
 use crate::{failure, json};
 
-/// Where the packets come from.
+/// The source of the packets.
 enum Source {
     /// Our own connection.
     Native(Native),
     /// The caller's own HTTP client, which does what the machine requests.
     Driven { machine: Py<Machine>, step: Py<PyAny> },
-    /// Nothing more comes.
+    /// The stream has ended.
     Over,
 }
 
@@ -35,14 +35,14 @@ struct Native {
 
 impl Drop for Native {
     fn drop(&mut self) {
-        // The connection is the parent's.
+        // The connection belongs to the parent process.
         if self.engine.is_foreign() {
             std::mem::forget(self.packets.take());
         }
     }
 }
 
-/// Notices of a call, on their way to the log.
+/// Notices of a call, for the log.
 #[derive(Default)]
 struct Notices {
     waiting: Mutex<Vec<Notice>>,
@@ -55,11 +55,11 @@ struct Inbox {
     end: Option<End>,
 }
 
-/// The packets or the text of one run, read by iterating. Private: `PacketStream` and `ChatStream`
-/// are the public ones.
+/// The packets or the text of one run, by iteration. Private: the public classes are `PacketStream`
+/// and `ChatStream`.
 #[pyclass(frozen, subclass, module = "coreason_client._core")]
 pub(crate) struct Stream {
-    // Two locks: the inbox is held while waiting for the network, what was read is not.
+    // Two locks: only the inbox is locked while waiting for the network.
     inbox: Mutex<Inbox>,
     reader: Mutex<Reader>,
     closed: CancellationToken,
@@ -126,7 +126,7 @@ impl Stream {
         }
     }
 
-    /// Reads to the end; all of the text, resets applied.
+    /// Reads to the end. Returns all of the text, with resets applied.
     fn _read_text(&self, py: Python<'_>) -> PyResult<String> {
         lock(&self.reader).is_collecting = true;
         while self.__next__(py)?.is_some() {}
@@ -139,7 +139,7 @@ impl Stream {
             return;
         }
         self.closed.cancel();
-        // A waiting reader notices that by itself.
+        // A waiting reader notices the close itself.
         if let Ok(mut inbox) = self.inbox() {
             inbox.source = Source::Over;
             inbox.items.clear();
@@ -147,13 +147,13 @@ impl Stream {
         }
     }
 
-    /// The stream that is read, as soon as the server has named it.
+    /// The id of the stream, as soon as the server has sent it.
     #[getter]
     fn stream_id(&self) -> Option<Uuid> {
         lock(&self.reader).stream_id
     }
 
-    /// The place after the last packet that was handed out: `<stream_id>:<seq>`.
+    /// The cursor after the last returned packet: `<stream_id>:<seq>`.
     #[getter]
     fn cursor(&self) -> Option<String> {
         lock(&self.reader).cursor.map(|cursor| cursor.to_string())
@@ -216,7 +216,7 @@ fn native(call: &Call) -> PyResult<(Source, CancellationToken)> {
 }
 
 impl Inbox {
-    /// Waits until there is something: packets, notices, the end.
+    /// Waits for packets, notices, or the end.
     fn fill(&mut self, py: Python<'_>, closed: &CancellationToken) -> PyResult<()> {
         match &mut self.source {
             Source::Native(Native { packets: Some(packets), engine, notices }) => {

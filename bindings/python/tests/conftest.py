@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(autouse=True)
 def least_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is hammered here, so tries need not be 0.1 s apart."""
+    """Retries need not be 0.1 s apart: these servers are ours."""
     monkeypatch.setattr(_settings, "LEAST_WAIT", 0.001)
 
 
@@ -39,7 +39,7 @@ def target() -> Path:
 
 
 def open_sockets() -> int:
-    """Those of this process."""
+    """The open sockets of this process."""
     links = []
     for name in os.listdir("/proc/self/fd"):
         # The folder itself is closed by now.
@@ -49,7 +49,7 @@ def open_sockets() -> int:
 
 
 def address(said: IO[str] | None) -> str:
-    """The URL that a server tells as soon as it listens."""
+    """The URL that a server prints as soon as it listens."""
     assert said is not None
     lines: list[str] = []
     for line in said:
@@ -60,14 +60,14 @@ def address(said: IO[str] | None) -> str:
 
 
 def question(query: str) -> ServiceRequest:
-    """What `assist` is asked with, made by hand."""
+    """A request for `assist`, as a dict."""
     context = SessionContext(session_id=uuid4(), user_id="u")
     return ServiceRequest(context=context, payload=AgentRequest(query=query))
 
 
 @pytest.fixture(scope="session")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a gateway with the demo agent and a journal of its own."""
+    """The URL of a gateway with the demo agent and its own journal."""
     folder = tmp_path_factory.mktemp("journal")
     command = [
         target() / "capstan",
@@ -177,7 +177,7 @@ class Chaos:
         self.url = address(self._process.stdout)
 
     def count(self, fault: str) -> int:
-        """How many there were of a kind, such as `cuts`. It tells when it ends."""
+        """The number of faults of a kind, such as `cuts`. The proxy prints it at its end."""
         self._process.terminate()
         _, told = self._process.communicate(timeout=60)
         found = re.search(rf"{fault} (\d+)", told)

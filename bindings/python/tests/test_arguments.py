@@ -213,7 +213,7 @@ def test_a_stream_that_was_read_shows_its_end(gateway: str) -> None:
 
 
 class Plain:
-    """A model of no family, whose dump takes nothing."""
+    """A model of no known library, whose dump has no arguments."""
 
     def __init__(self, members: dict[str, Any]) -> None:
         self._members = members
@@ -223,7 +223,7 @@ class Plain:
 
 
 class Moded(Plain):
-    """One that knows a mode, but nothing else."""
+    """A model whose dump has only the argument `mode`."""
 
     def model_dump(self, mode: str = "python") -> dict[str, Any]:
         return self._members

@@ -1,4 +1,4 @@
-"""The documents' Python, as it is written: each page from top to bottom, in one program."""
+"""The Python code of the documents, unchanged: each page is one program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coreason_client.agent import PacketWriter
 
 
 def page(name: str, url: str) -> dict[str, Any]:
-    """What a page's code leaves behind, run against the gateway."""
+    """The variables after a page's code has run against the gateway."""
     text = (ROOT / name).read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert blocks, f"{name} has no Python"

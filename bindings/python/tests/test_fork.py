@@ -24,14 +24,14 @@ pytestmark = [
 ]
 
 PATIENCE = 60.0
-"""How long a child is waited for before it counts as hanging."""
+"""After this time a child counts as hanging."""
 QUESTION = "/echo hello"
 SLOW = "/tokens 100000 --delay 20ms"
 REMEDY = "make a client in each process, after the fork"
 
 
 def in_child(work: Callable[[], Any]) -> Any:
-    """What `work` gives in a forked child, or what it raises, in words."""
+    """The result of `work` in a forked child, or its error as text."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
 

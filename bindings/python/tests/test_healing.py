@@ -68,7 +68,7 @@ def test_chaos_at_its_harshest_changes_nothing(chaos: Make, gateway: str) -> Non
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("has_http", [False, True])
 def test_every_packet_comes_once_and_in_order(chaos: Make, is_async: bool, has_http: bool) -> None:
-    """Each connection after the first begins with packets that were there before."""
+    """Each connection after the first begins with packets that came before."""
     proxy = chaos(
         "--seed",
         "1",

@@ -1,4 +1,4 @@
-"""What `async for` promises, wherever it is left and whoever goes on."""
+"""The promises of `async for`, wherever the loop is left and continued."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from coreason_client import AsyncCAPClient, AsyncChatStream, AsyncPacketStream, 
 
 SLOW = "/tokens 100000 --delay 20ms"
 PATIENCE = 60.0
-"""How long what must happen is waited for before a test is given up."""
+"""After this time a test fails."""
 
 
 async def replay(client: AsyncCAPClient, tokens: int) -> AsyncPacketStream:
-    """A stream that comes in pieces of many packets."""
+    """A stream that arrives in pieces of many packets."""
     chat = client.chat(f"/tokens {tokens}")
     await chat.text()
     return client.attach(f"{chat.stream_id}:0")
 
 
-def test_whoever_breaks_off_goes_on_where_he_was(gateway: str) -> None:
+def test_a_loop_that_is_left_continues_at_its_packet(gateway: str) -> None:
     """By any way of reading, in any order: each packet once."""
 
     async def main() -> list[int]:
@@ -42,8 +42,8 @@ def test_whoever_breaks_off_goes_on_where_he_was(gateway: str) -> None:
     assert asyncio.run(main()) == list(range(1, 502))
 
 
-def test_what_is_known_of_a_stream_is_known_of_what_was_handed_out(gateway: str) -> None:
-    """And not of what was fetched ahead."""
+def test_a_streams_state_covers_returned_packets_only(gateway: str) -> None:
+    """Not packets that were fetched ahead."""
 
     async def main() -> None:
         async with AsyncCAPClient(gateway, "") as client:
@@ -88,8 +88,8 @@ def test_two_tasks_that_read_one_stream_are_told(gateway: str) -> None:
     assert told == ["another task is reading this stream"]
 
 
-def test_a_stream_that_nobody_holds_any_more_is_closed(gateway: str) -> None:
-    """Without the collector: whoever breaks off and keeps nothing has left."""
+def test_a_stream_without_references_is_closed(gateway: str) -> None:
+    """Without the garbage collector: a loop that is left without a reference closes its stream."""
 
     async def main() -> tuple[int, int]:
         async with AsyncCAPClient(gateway, "") as client:
@@ -125,7 +125,7 @@ LEAVING = {
 
 @pytest.mark.parametrize("how", LEAVING)
 def test_leaving_in_the_middle_leaves_nothing_behind(gateway: str, how: str) -> None:
-    """No task, no warning, no word: a loop does not know of what is iterated over."""
+    """No task, no warning, no log: the event loop does not know the iterator."""
     source = f"""
 import asyncio, gc
 from coreason_client import AsyncCAPClient

@@ -35,11 +35,11 @@ REQUEST = ServiceRequest(
 STREAM = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 SOON = 0.05
 MUCH_LATER = 30.0
-"""A hang, as far as a test can tell."""
+"""After this time a test counts as hanging."""
 
 
 class Holding(Scripted):
-    """Says what it has to say, and holds the connection."""
+    """Sends its answer, and keeps the connection open."""
 
     def _serve(self, answers: tuple[bytes | None, ...]) -> None:
         connection, _ = self._listener.accept()
@@ -59,7 +59,7 @@ def one_packet(seq: int) -> bytes:
 
 
 def failure(call: Callable[[], object]) -> CAPConnectionError:
-    """What a call fails with, in good time."""
+    """The error of a call, within the time limit."""
     began = monotonic()
     with pytest.raises(CAPConnectionError) as lost:
         call()
@@ -155,7 +155,7 @@ def test_a_deadline_ends_a_call_that_gets_one_packet_per_connection(
 
 
 def think(seconds: float) -> None:
-    """Has no time for anybody else."""
+    """Blocks the thread."""
     until = monotonic() + seconds
     while monotonic() < until:
         pass
@@ -283,7 +283,7 @@ def test_a_client_of_ones_own_that_follows_redirects_takes_no_question_elsewhere
 
 
 class Endless:
-    """Refuses with a body that goes on for as long as somebody reads, up to 100 MB."""
+    """Refuses with an endless body, up to 100 MB."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""The RFCs' import paths: ours where nothing is installed, and never instead of what is."""
+"""The RFCs' import paths: our modules, unless an installed package has them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NAMES = ("message", "presentation", "request", "service", "session")
 
 
 def run(source: str, path: Path) -> str:
-    """What a fresh interpreter prints that also looks into a folder."""
+    """The output of a new interpreter with a folder on its path."""
     program = f"import sys; sys.path.insert(0, {str(path)!r})\n{source}"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
@@ -20,7 +20,7 @@ def run(source: str, path: Path) -> str:
 
 
 def install(folder: Path, **modules: str) -> None:
-    """A package as an installer leaves it."""
+    """A package in the form that an installer makes."""
     package = folder / "coreason_manifest" / "definitions"
     package.mkdir(parents=True)
     for place in (package.parent, package):

@@ -36,7 +36,7 @@ CHUNKS = [*(CHUNK.format(n) for n in range(6)), "[DONE]"]
 
 
 class Server:
-    """Speaks as the gateway does, and breaks each answer off after so many frames."""
+    """Answers like the gateway, and cuts each answer after a number of frames."""
 
     def __init__(self) -> None:
         self.cuts: list[int] = []

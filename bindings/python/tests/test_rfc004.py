@@ -1,4 +1,4 @@
-"""RFC 004's own examples, as they are written, against a real gateway."""
+"""RFC 004's own examples, unchanged, against a real gateway."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ for packet in client.assist(request):
 
 
 def run(source: str) -> str:
-    """What a program of its own prints."""
+    """The output of a separate program."""
     done = subprocess.run(
         [sys.executable, "-c", source], capture_output=True, text=True, check=False
     )
@@ -152,7 +152,7 @@ def test_the_async_twin_reads_the_same(gateway: str) -> None:
 
 
 def arguments(method: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
-    """What a method takes beside itself."""
+    """The parameters of a method except `self`."""
     _, *taken = inspect.signature(method).parameters.values()
     return [(each.name, each.kind, each.default) for each in taken]
 

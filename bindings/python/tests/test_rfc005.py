@@ -1,4 +1,4 @@
-"""RFC 005's examples as written: the agent fails in types, and every client of ours comes back."""
+"""RFC 005's examples, unchanged: the agent fails typed, and our clients retry."""
 
 from __future__ import annotations
 

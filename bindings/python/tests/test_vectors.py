@@ -1,4 +1,4 @@
-"""The conformance vectors and the machine's traces, with the verdicts that every language gives."""
+"""The conformance vectors and the machine's traces, with the same verdicts in every language."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_the_machine_does_what_its_trace_says(trace: dict[str, Any]) -> None:
 
 
 def word(error: Any) -> str | None:
-    """What is not a word is kept as its JSON text."""
+    """A value that is no string stays JSON text."""
     return (
         error
         if error is None or isinstance(error, str)

@@ -1,4 +1,4 @@
-"""Threads, event loops, signals: what a client must live with."""
+"""A client with threads, event loops and signals."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from coreason_client import AsyncCAPClient, CAPClient, CAPRuntimeError, ErrorSev
 
 SLOW = "/tokens 100000 --delay 20ms"
 SILENT = "/tokens 5 --delay 600000ms"
-"""Nothing comes of it before the test is over."""
+"""Longer than any test."""
 PATIENCE = 60.0
-"""How long what must happen is waited for before a test is given up."""
+"""After this time a test fails."""
 
 
 def threads() -> int:
-    """The threads of this process, ours or anybody's."""
+    """All threads of this process."""
     return len(list(Path("/proc/self/task").iterdir()))
 
 
@@ -39,7 +39,7 @@ def is_asleep(pid: int) -> bool:
 
 
 def settled(expected: int) -> bool:
-    """The kernel takes a moment to forget a thread that was joined."""
+    """Waits for the kernel, which removes a joined thread after a moment."""
     for _ in range(100):
         if threads() <= expected:
             return True
@@ -272,7 +272,7 @@ def test_one_client_serves_several_loops(gateway: str) -> None:
 
 
 class Counted:
-    """Awaits an awaitable, and counts how often that let go of the loop."""
+    """Awaits an awaitable, and counts how often it suspended."""
 
     def __init__(self, awaited: Awaitable[Any]) -> None:
         self._awaited = awaited
@@ -291,7 +291,7 @@ class Counted:
 
 @pytest.mark.parametrize("is_direct", [True, False])
 def test_a_buffered_packet_does_not_touch_the_loop(gateway: str, is_direct: bool) -> None:
-    """Awaiting what is there neither suspends nor schedules."""
+    """Awaiting an available packet neither suspends nor schedules."""
 
     async def main() -> tuple[int, int]:
         async with AsyncCAPClient(gateway, "") as client:

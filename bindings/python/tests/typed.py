@@ -1,4 +1,4 @@
-"""What a type checker knows of packets: `op` tells the type of `p`. Read by mypy, never run."""
+"""The types of packets for type checkers: `op` determines the type of `p`. For mypy, never run."""
 
 from typing import Any
 

@@ -24,7 +24,7 @@ pub use cancel::{Cancel, CancelReason, Canceller};
 pub use capstan_protocol::agui::{Context, Interrupt, ResumeEntry, ResumeStatus, Tool};
 use capstan_protocol::{Fault, NativeOrigin};
 pub use clock::{Clock, Timer};
-pub use output::{Output, Stopped};
+pub use output::{Continued, Output, Stopped};
 pub use queue::Inbox;
 use std::time::Duration;
 pub use trace::TraceParent;

@@ -27,6 +27,8 @@ pub enum Output {
         /// Bytes of this attempt's text.
         keep: usize,
     },
+    /// The upstream continues an answer that broke off: what follows adds to it.
+    Continued(Continued),
     /// Something minor failed; the run continues.
     Warning(Box<StreamError>),
     /// The model that answers.
@@ -55,7 +57,8 @@ impl Output {
         match self {
             Self::Event { kind, .. } => kind != NATIVE,
             Self::Delta(_) | Self::Again { .. } | Self::Interrupt(_) => true,
-            Self::Warning(_)
+            Self::Continued(_)
+            | Self::Warning(_)
             | Self::Model(_)
             | Self::Usage(_)
             | Self::Reason(_)
@@ -65,6 +68,15 @@ impl Output {
             | Self::Member(_) => false,
         }
     }
+}
+
+/// How an upstream continues an answer that broke off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Continued {
+    /// The model received the answer so far as the beginning of its own.
+    Prefill,
+    /// The upstream has stored its stream, and sends the rest of it.
+    Resume,
 }
 
 /// The run was stopped, and nobody reads further outputs. Return it with `?`.

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whatever_was_written_is_taken_at_once() {
+    async fn a_reader_takes_all_written_items_at_once() {
         let (mut outbox, mut inbox) = queue(8);
         outbox.send(|queue| queue.extend(["a", "b"].map(delta))).await.unwrap();
         send(&mut outbox, "c").await.unwrap();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_queue_is_waited_for_and_one_that_nobody_reads_is_not() {
+    async fn writers_wait_for_a_full_queue_only_if_it_has_a_reader() {
         let (mut outbox, mut inbox) = queue(1);
         send(&mut outbox, "a").await.unwrap();
         let waiting = tokio::spawn(async move {

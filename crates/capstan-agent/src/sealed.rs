@@ -6,6 +6,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use capstan_protocol::{Dialect, NativeEvent, NativeOrigin, NativePart, decode};
+use sha2::{Digest as _, Sha256};
 
 /// What each sealed part begins with.
 pub const PREFIX: &str = "cap1.";
@@ -13,16 +14,31 @@ pub const PREFIX: &str = "cap1.";
 const SEPARATOR: &str = ".";
 /// The longest part that is sealed or opened.
 pub const LONGEST: usize = 1024 * 1024;
+/// So many bytes of a hash tell makers apart.
+const DIGEST: usize = 16;
 
 /// Whether a text is a sealed part.
 pub fn is_sealed(text: &str) -> bool {
     text.starts_with(PREFIX)
 }
 
+/// Whether this maker made a part. A sealed part names its maker by a digest.
+pub fn is_made_by(part: &NativePart, origin: &NativeOrigin) -> bool {
+    part.origin == *origin || part.origin == digest(origin)
+}
+
+/// Names a maker so that it can be compared, but tells a client neither host nor model.
+fn digest(origin: &NativeOrigin) -> NativeOrigin {
+    let NativeOrigin { dialect, provider, model } = origin;
+    let hash = Sha256::digest(format!("{provider}\n{model}"));
+    let hash = URL_SAFE_NO_PAD.encode(hash.get(..DIGEST).unwrap_or_default());
+    NativeOrigin { dialect: *dialect, provider: format!("sha256:{hash}"), model: String::new() }
+}
+
 /// Seals a part: a string that clients bring back untouched. `None` if it is too long.
 pub fn seal(part: &NativePart) -> Option<String> {
     let whole = NativePart {
-        origin: part.origin.clone(),
+        origin: digest(&part.origin),
         part: part.to_value().into(),
         text_at: None,
         text: String::new(),
@@ -80,12 +96,18 @@ impl Sealer {
         }
     }
 
+    /// Ends the thoughts before a part that is not sealed.
+    pub fn skip(&mut self) {
+        self.thoughts.clear();
+    }
+
     /// Seals the part of an event, if it has one that is to be sealed.
     pub fn seal(&mut self, event: NativeEvent) -> Option<String> {
         let NativeEvent { origin, part, text_at, .. } = event;
         let part = part?;
-        let text = text_at.as_ref().map(|_| std::mem::take(&mut self.thoughts));
-        let text = text.unwrap_or_default();
+        // A part without a place for them holds its thoughts itself.
+        let thoughts = std::mem::take(&mut self.thoughts);
+        let text = text_at.as_ref().map(|_| thoughts).unwrap_or_default();
         let part = Some(NativePart { origin, part, text_at, text });
         seal(&part.filter(|part| self.seals(&part.origin))?)
     }
@@ -120,13 +142,25 @@ mod tests {
         let sealed = sealer.seal(event(Some("/thinking"))).unwrap();
         assert!(is_sealed(&sealed) && sealed.is_ascii(), "{sealed}");
         let part = open(&sealed).remove(0);
-        assert_eq!(part.origin, origin(Dialect::AnthropicMessages, "m"));
+        assert!(is_made_by(&part, &origin(Dialect::AnthropicMessages, "m")));
+        assert!(!is_made_by(&part, &origin(Dialect::AnthropicMessages, "n")));
+        assert!(!is_made_by(&part, &origin(Dialect::OpenaiChat, "m")));
         let whole = json!({ "type": "thinking", "thinking": "Hmm.", "signature": "s\u{2014}" });
         assert_eq!(part.to_value(), whole);
         let next = sealer.seal(event(Some("/thinking"))).unwrap();
         let both = open(&join(&[sealed, next]));
         assert_eq!((both.len(), &both[0]), (2, &part));
         assert_eq!(both[1].to_value()["thinking"], "", "each part has its own thoughts");
+    }
+
+    #[test]
+    fn part_without_a_place_for_thoughts_ends_those_before_it() {
+        let mut sealer = Sealer::new(Dialect::OpenaiChat, []);
+        sealer.thought("One. Two.");
+        sealer.seal(event(None)).unwrap();
+        sealer.thought("Three.");
+        let sealed = sealer.seal(event(Some("/thinking"))).unwrap();
+        assert_eq!(open(&sealed).remove(0).to_value()["thinking"], "Three.");
     }
 
     #[test]

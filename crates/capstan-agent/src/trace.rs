@@ -79,7 +79,7 @@ mod tests {
     const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     #[test]
-    fn a_context_is_passed_on_as_it_came() {
+    fn a_trace_context_is_forwarded_unchanged() {
         let context = TraceParent::parse(PARENT, Some("vendor=1,other=2")).unwrap();
         let headers: Vec<_> = context.headers().collect();
         assert_eq!(headers, [("traceparent", PARENT), ("tracestate", "vendor=1,other=2")]);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_context_is_ignored() {
+    fn an_invalid_trace_context_is_ignored() {
         for wrong in [
             "",
             "00",

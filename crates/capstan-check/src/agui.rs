@@ -1,5 +1,5 @@
-//! Checks of the AG-UI face, a file a topic. What goes beyond AG-UI itself is skipped on servers
-//! that do not have it.
+//! Checks of the AG-UI face, a file for each topic. Checks beyond AG-UI itself are skipped on
+//! servers without these features.
 
 pub(crate) mod fail;
 pub(crate) mod resume;

@@ -1,4 +1,4 @@
-//! Checks of the CAP face, a file a topic.
+//! Checks of the CAP face, a file for each topic.
 
 pub(crate) mod fail;
 pub(crate) mod head;

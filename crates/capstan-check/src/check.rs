@@ -1,4 +1,4 @@
-//! What a check is: a row with its clause, what it needs, and the function that judges.
+//! The type of a check: its row, its requirements, and the function that decides.
 
 use std::fmt;
 use std::pin::Pin;
@@ -91,7 +91,7 @@ impl Use {
         !matches!(self, Self::Key | Self::OtherKey)
     }
 
-    /// The flags that it needs, as `docs/check.md` lists them; none if every server has it.
+    /// The flags that it needs, as `docs/check.md` lists them; none if every server supports it.
     pub fn demand(self) -> Option<&'static str> {
         match self {
             Self::Plain | Self::Race | Self::V2 | Self::Agui => None,
@@ -105,7 +105,7 @@ impl Use {
         }
     }
 
-    /// Why it cannot be had of this target.
+    /// Why it is impossible with this target.
     pub(crate) fn missing(self, target: &Target) -> Option<&'static str> {
         let queries = &target.queries;
         let (is_there, reason) = match self {

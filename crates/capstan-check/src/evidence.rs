@@ -1,4 +1,4 @@
-//! What is shown for a broken promise: what was sent, what was expected, what came.
+//! The evidence for a broken promise: the request, the expectation, and the answer.
 
 use serde::Serialize;
 
@@ -13,11 +13,11 @@ pub struct Evidence {
     pub came: String,
 }
 
-/// Enough to recognise a mistake by.
+/// The longest text of each, enough to recognise the mistake.
 const LONGEST: usize = 400;
 
 impl Evidence {
-    /// The same, fit to be shown: nothing of it is a secret, long, or moves a terminal's cursor.
+    /// Makes the evidence printable: without secrets, short, and without control characters.
     pub(crate) fn presentable(self, secrets: &[String]) -> Self {
         let clean = |text: String| shorten(&harmless(&redact(text, secrets)));
         Self { sent: clean(self.sent), expected: clean(self.expected), came: clean(self.came) }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_is_short_harmless_and_without_secrets() {
+    fn evidence_is_short_harmless_and_without_secrets() {
         let came = format!("key sk_1 \u{1b}[2J\u{2028}{}", "x".repeat(1000));
         let evidence = Evidence { sent: "Bearer sk_1".into(), expected: "a\nb".into(), came };
         let shown = evidence.presentable(&["sk_1".into(), String::new()]);

@@ -1,4 +1,4 @@
-//! HTTP around the faces: the text of refusals, health, pages of other origins.
+//! HTTP around the faces: texts of refusals, health, CORS.
 
 use capstan_protocol::{FaultKind, HealthCheckResponse, decode};
 use http::Method;
@@ -45,7 +45,7 @@ pub(crate) async fn key_in_url(lab: &Lab) -> Outcome {
     lab.refused(&ask, 400, "invalid_request").await
 }
 
-/// Broken at the first refusal of which it is not so.
+/// Fails at the first refusal that does not fulfil the condition.
 fn each(lab: &Lab, expected: &str, is_so: impl Fn(&Exchange, &Value) -> bool) -> Outcome {
     match lab.refusals()?.iter().find(|refusal| !is_so(refusal, &refusal.json())) {
         None => Ok(()),

@@ -14,7 +14,7 @@ use crate::recording::{AguiResumed, Recording, Resumed, Stopped};
 use crate::target::{Queries, Target};
 use crate::wire::{Ask, End, Exchange, Live, Who, broken, innermost};
 
-/// Something that is made once, or failed to be.
+/// A value that is made once, or the reason why that failed.
 pub(crate) type Shared<T> = OnceCell<Result<T, NotPassed>>;
 
 /// A key that no server has issued.
@@ -46,7 +46,7 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn new(target: Target) -> Result<Self, reqwest::Error> {
-        // A redirect is an answer like any other, and none that the contract knows.
+        // Redirects are not followed: the contract has none.
         let http = capstan_client::transport::http_client()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(target.timeout)
@@ -136,7 +136,7 @@ impl Lab {
     pub(crate) fn refusals(&self) -> Result<Vec<Exchange>, NotPassed> {
         let all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if all.is_empty() {
-            Err(NotPassed::skip("nothing was refused as it should be"))
+            Err(NotPassed::skip("no request was refused as expected"))
         } else {
             Ok(all)
         }
@@ -206,7 +206,7 @@ impl Lab {
     }
 }
 
-/// Makes it, or gives what was made before.
+/// Makes the value, or returns the one that was made before.
 pub(crate) async fn share<T>(
     cell: &Shared<T>,
     make: impl Future<Output = Result<T, NotPassed>>,
@@ -214,7 +214,7 @@ pub(crate) async fn share<T>(
     cell.get_or_init(|| make).await.as_ref().map_err(Clone::clone)
 }
 
-/// An agent's name may hold anything, so it is encoded as one part of a path.
+/// An agent's name may have any characters, so it is encoded as one segment of a path.
 pub(crate) fn of_agent(agent: &str) -> String {
     let mut url = url::Url::parse("http://any").ok();
     if let Some(mut parts) = url.as_mut().and_then(|url| url.path_segments_mut().ok()) {

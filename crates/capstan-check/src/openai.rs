@@ -16,7 +16,7 @@ const CHAT: &str = "/v1/chat/completions";
 pub(crate) const MODELS: &str = "/v1/models";
 const TERMINAL: [&str; 3] = ["response.completed", "response.incomplete", "response.failed"];
 
-/// The agent is the model; without a name, the first that is there.
+/// The model for requests: the named agent, or the first in the list.
 pub(crate) async fn model(lab: &Lab) -> Result<String, NotPassed> {
     if let Some(agent) = &lab.target.agent {
         return Ok(agent.clone());

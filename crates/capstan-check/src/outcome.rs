@@ -1,4 +1,4 @@
-//! What a check comes to.
+//! The outcome of a check.
 
 use crate::evidence::Evidence;
 
@@ -10,7 +10,7 @@ pub(crate) type Outcome = Result<(), NotPassed>;
 pub(crate) enum NotPassed {
     /// The promise is broken.
     Broken(Evidence),
-    /// It cannot be judged here.
+    /// It cannot be decided here.
     Skip(String),
 }
 

@@ -1,4 +1,4 @@
-//! What was seen of the runs that several checks judge.
+//! Recorded runs, which several checks use.
 
 use capstan_protocol::{Cursor, StreamPacket, Transcript};
 use uuid::Uuid;
@@ -56,14 +56,14 @@ impl Recording {
     }
 }
 
-/// A response to a client that came back.
+/// A resumed response.
 #[derive(Debug)]
 pub(crate) struct Resumed {
     pub(crate) cursor: Cursor,
     pub(crate) exchange: Exchange,
 }
 
-/// A response to a client of AG-UI that came back.
+/// A resumed response of AG-UI.
 #[derive(Debug)]
 pub(crate) struct AguiResumed {
     /// The number of its events.

@@ -12,12 +12,12 @@ use crate::evidence::Evidence;
 pub enum Verdict {
     /// The server keeps the promise.
     Passed,
-    /// It is not.
+    /// The server breaks the promise.
     Broken {
         /// Why.
         evidence: Evidence,
     },
-    /// It cannot be judged here.
+    /// It cannot be decided here.
     Skipped {
         /// Why.
         reason: String,
@@ -51,7 +51,7 @@ impl Judged {
     }
 }
 
-/// The server, and what was found there.
+/// The server, and which faces were found.
 #[derive(Debug, Clone, Serialize)]
 pub struct Environment {
     /// The server.
@@ -81,9 +81,9 @@ pub struct Summary {
     pub passed: usize,
     /// Promises broken.
     pub broken: usize,
-    /// Promises that could not be judged.
+    /// Promises that could not be decided.
     pub skipped: usize,
-    /// Runs that were to be started; more were if the server breaks "start once".
+    /// The number of runs that the checks start. A server that breaks "start once" starts more.
     pub runs: usize,
 }
 
@@ -101,7 +101,7 @@ impl Summary {
     }
 }
 
-/// Everything.
+/// The whole report.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// The server.

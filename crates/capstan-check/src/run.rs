@@ -1,5 +1,4 @@
-//! The way through the table: look which faces there are, choose the checks, judge them one after
-//! the other.
+//! Runs the checks: finds the faces, chooses the checks, and runs one after another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,14 +28,15 @@ pub struct Unreachable {
 /// The progress of a run of checks, for the caller.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// About to begin: what was found, how many checks, and how many runs they start.
+    /// Before the first check: the environment, the number of checks, and the number of runs they
+    /// start.
     Begins(&'a Environment, usize, usize),
-    /// A check was judged.
+    /// A check has a verdict.
     Judged(&'a Judged),
 }
 
-/// Tries all checks, or those that the target names with what they depend on. Dropping the future
-/// leaves runs that were started to themselves.
+/// Runs all checks, or the named ones with their dependencies. Dropping the future does not stop
+/// runs that it started.
 pub async fn run(
     target: Target,
     mut watch: impl FnMut(Progress<'_>),
@@ -68,7 +68,7 @@ pub async fn run(
     Ok(Report { environment, summary: Summary::of(&checks, runs), checks })
 }
 
-/// The named checks and what they depend on; all if none is named.
+/// The named checks and their dependencies; all if none is named.
 fn choose(only: &[String]) -> Result<Vec<&'static Check>, Unreachable> {
     let by_id: BTreeMap<&str, &Check> = CHECKS.iter().map(|check| (check.id, check)).collect();
     let mut wanted = BTreeSet::new();
@@ -82,7 +82,7 @@ fn choose(only: &[String]) -> Result<Vec<&'static Check>, Unreachable> {
     Ok(CHECKS.iter().filter(|check| only.is_empty() || wanted.contains(check.id)).collect())
 }
 
-/// Without the checks of a face that is not there, and what depends on them.
+/// Leaves out the checks of missing faces, and those that depend on them.
 fn within(chosen: Vec<&'static Check>, has: impl Fn(Face) -> bool) -> Vec<&'static Check> {
     let mut chosen_checks: Vec<&Check> = Vec::new();
     for check in chosen {
@@ -115,7 +115,7 @@ fn count_runs<'a>(target: &Target, checks: impl Iterator<Item = &'a Check>) -> u
     runs.len()
 }
 
-/// Why a check cannot be made.
+/// Why a check is impossible.
 fn obstacle(check: &Check, has_face: bool, lab: &Lab, before: &[Judged]) -> Option<String> {
     if !has_face {
         return Some(format!("no {} face is checked", check.face));
@@ -178,7 +178,7 @@ async fn prepare(target: Target) -> Result<(Lab, Environment), Unreachable> {
     Ok((lab, environment))
 }
 
-/// Without what a person may have put before the host.
+/// The URL without user and password.
 fn shown_url(target: &Target) -> String {
     let mut url = target.url.clone();
     // Fails only for URLs that have no host, which cannot be reached either.
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_check_brings_along_what_it_depends_on() {
+    fn a_check_runs_with_its_dependencies() {
         let chosen = choose(&["cap.resume".into()]).unwrap();
         let ids: Vec<&str> = chosen.iter().map(|check| check.id).collect();
         assert!(
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_part_of_a_path_whatever_it_holds() {
+    fn any_agent_name_is_one_segment_of_a_path() {
         assert_eq!(of_agent("my agent/2", "assist"), "/v1/agents/my%20agent%2F2/assist");
     }
 

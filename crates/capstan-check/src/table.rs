@@ -1,4 +1,4 @@
-//! THE TABLE: every check, a row each. A check stands after those that it depends on.
+//! The table of all checks, one row each. A check stands after those that it depends on.
 
 use crate::check::{Check, Face, Use};
 use crate::{a2a, agui, ai_sdk, cap, durable, http, messages, openai, tenants};
@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_unique_and_what_a_check_depends_on_stands_before_it() {
+    fn ids_are_unique_and_dependencies_stand_first() {
         let mut seen = BTreeSet::new();
         for check in CHECKS {
             for needed in check.after {

@@ -31,14 +31,14 @@ fn comparable(exchange: &Exchange) -> (u16, Value) {
     (exchange.status, json)
 }
 
-/// To another tenant a stream that is there answers as one that is not.
+/// Checks that another tenant's stream gives the same answer as an unknown one.
 async fn hidden(lab: &Lab, ask: impl Fn(String) -> Ask) -> Outcome {
     let stream = lab.plain().await?.stream()?;
     let foreign = lab.send(&ask(path(stream)).by(Who::Other)).await?;
     let unknown = lab.send(&ask(path(Uuid::now_v7())).by(Who::Other)).await?;
     foreign.expect(
         comparable(&foreign) == comparable(&unknown),
-        format!("what an unknown stream gets: {}", unknown.summary()),
+        format!("the same answer as for an unknown stream: {}", unknown.summary()),
     )
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn ticket(lab: &Lab) -> Outcome {
     same(&lab.send(&ask).await?, run)
 }
 
-/// It reads, and nothing else.
+/// A ticket allows reading and nothing else.
 pub(crate) async fn ticket_reads(lab: &Lab) -> Outcome {
     let stream = lab.plain().await?.stream()?;
     let ticket = issue(lab, stream).await?;

@@ -83,12 +83,12 @@ impl fmt::Display for Ask {
             Who::Tenant => Ok(()),
             Who::Other => f.write_str(", with the other tenant's key"),
             Who::Nobody => f.write_str(", without a key"),
-            Who::Stranger => f.write_str(", with a key that is none"),
+            Who::Stranger => f.write_str(", with an invalid key"),
         }
     }
 }
 
-/// The end of a body.
+/// How a body ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
     Clean,
@@ -97,7 +97,7 @@ pub(crate) enum End {
     /// The time limit came before its end.
     TimedOut,
     TooLong,
-    /// We hung up.
+    /// The check closed the connection.
     Left,
 }
 
@@ -189,7 +189,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Reads on until it is enough; false if the body ended first.
+    /// Reads until the condition is true. Returns false if the body ended before.
     pub(crate) async fn read_until(&mut self, is_enough: impl Fn(&Exchange) -> bool) -> bool {
         while !is_enough(&self.seen) {
             if self.seen.body.len() > LARGEST_BODY {

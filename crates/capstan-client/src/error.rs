@@ -81,9 +81,8 @@ impl CapError {
             location.and_then(|location| Url::parse(location).ok()).map(|url| address(&url));
         let target = target.map_or(String::new(), |target| format!(" to {target}"));
         Self::protocol(format!(
-            "status {status}: redirected{target}, which is not followed, since what is asked \
-             would go there; if that \
-             is the right server, make it the base URL"
+            "status {status}: redirected{target}, which is not followed, because the \
+             request would go to another server; if that is the right one, make it the base URL"
         ))
     }
 

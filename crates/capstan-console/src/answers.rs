@@ -1,7 +1,7 @@
 //! The JSON objects of the console's routes. Their doc comments become descriptions in
 //! `/openapi.json`.
 
-use capstan_journal::{Attempt, Run, RunState, Status, Viewers};
+use capstan_journal::{Attempt, ContinuedBy, Run, RunState, Status, Viewers};
 use capstan_protocol::{AguiErrorCode, CATALOGUE, ErrorDomain, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -34,7 +34,7 @@ pub(crate) struct Me {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) logs_url: Option<String>,
     pub(crate) version: &'static str,
-    /// Whether several processes may share the journal.
+    /// Whether several gateways may share the journal.
     pub(crate) replicas: bool,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Health {
     pub(crate) faults_5m: u64,
     pub(crate) version: &'static str,
     pub(crate) uptime_seconds: f64,
-    /// The number of this process, if several share the journal.
+    /// The number of this gateway, if several share the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) replica: Option<ReplicaPlace>,
 }
@@ -71,13 +71,13 @@ pub(crate) enum ServerState {
     JournalBroken,
 }
 
-/// The number of a process among those that share the journal.
+/// The number of a gateway among those that share the journal.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct ReplicaPlace {
     pub(crate) name: String,
     /// From 1, by age.
     pub(crate) n: usize,
-    /// How many processes are live.
+    /// The number of live gateways.
     pub(crate) of: usize,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct RunRow {
     /// The model that answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
-    /// The process that runs it, if several share the journal.
+    /// The gateway that runs it, if several share the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<String>,
 }
@@ -157,7 +157,7 @@ impl RunRow {
             first_packet_ms: first.map(|first| ms_between(run.created_at, first)),
             duration_ms: ms_between(
                 run.created_at,
-                run.closed_at.unwrap_or_else(|| console.engine.wall.now()),
+                run.closed_at.unwrap_or_else(|| console.engine.now()),
             ),
             packets: run.last_seq,
             bytes: run.bytes,
@@ -171,8 +171,7 @@ impl RunRow {
                 .collect(),
             last_packet_at: console
                 .engine
-                .live
-                .get(run.stream_id)
+                .live(run.stream_id)
                 .and_then(|facts| facts.last_append()),
             model: run.model.clone(),
             owner: run.owner.clone().filter(|_| visitor.sees_server()),
@@ -247,7 +246,7 @@ pub(crate) struct Hit {
     pub(crate) seq: Option<u64>,
 }
 
-/// What kind of id leads there.
+/// The kind of id that matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum HitKind {
@@ -309,6 +308,10 @@ pub(crate) struct ViewerDetails {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<Parting>,
     pub(crate) cursor_at_start: u64,
+    /// If its request repeats an earlier one: the number of complete blocks or items of the answer
+    /// that the client had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) attached_behind: Option<u64>,
     /// The last packet that was written to its socket.
     pub(crate) cursor: u64,
 }
@@ -320,6 +323,7 @@ impl From<Viewer> for ViewerDetails {
             left_at: viewer.left.map(|(at, _)| at),
             ended: viewer.left.map(|(_, parting)| parting),
             cursor_at_start: viewer.start,
+            attached_behind: viewer.attached_behind,
             cursor: viewer.cursor(),
         }
     }
@@ -361,6 +365,9 @@ pub(crate) struct AttemptDetails {
     pub(crate) reset_to: Option<u64>,
     /// How much it repeated of the earlier attempt, which was not written again.
     pub(crate) swallowed_bytes: u64,
+    /// How the attempt continued an answer that had broken off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) continued_by: Option<ContinuedBy>,
     /// Calls of upstreams.
     pub(crate) calls: u64,
     /// The members of a route that the attempt called.
@@ -406,6 +413,7 @@ impl From<&Attempt> for AttemptDetails {
             retry_after: attempt.retry_after,
             reset_to: attempt.reset_to,
             swallowed_bytes: attempt.swallowed_bytes,
+            continued_by: attempt.continued_by,
             calls: attempt.calls,
             members: members.collect(),
             usage: attempt.usage.clone(),
@@ -449,11 +457,11 @@ pub(crate) struct FaultDetails {
 impl FaultDetails {
     fn new(code: &str, attempt: Option<&Attempt>) -> Self {
         let entry = CATALOGUE.iter().find(|entry| entry.code == code);
-        let told = attempt.and_then(|attempt| attempt.severity.clone());
+        let severity = attempt.and_then(|attempt| attempt.severity.clone());
         Self {
             code: code.to_owned(),
             title: entry.map(|entry| entry.title),
-            severity: told.or_else(|| entry.map(|entry| entry.severity.to_string())),
+            severity: severity.or_else(|| entry.map(|entry| entry.severity.to_string())),
             domain: entry.map(|entry| entry.domain),
             meaning: entry.map(|entry| entry.meaning),
             remedy: entry.map(|entry| entry.remedy),
@@ -468,16 +476,16 @@ impl FaultDetails {
 impl RunDetails {
     /// Builds the answer from the record.
     pub(crate) fn new(console: &Console, visitor: &Visitor, run: &Run) -> Self {
-        let facts = console.engine.live.get(run.stream_id);
+        let facts = console.engine.live(run.stream_id);
         let viewers = facts.map(|facts| facts.viewers()).unwrap_or_default();
         let of_fault = |code: &str| {
-            let told =
+            let severity =
                 run.attempts.iter().rev().find(|attempt| attempt.fault.as_deref() == Some(code));
-            FaultDetails::new(code, told)
+            FaultDetails::new(code, severity)
         };
         Self {
             row: RunRow::new(console, visitor, run),
-            sentence: sentence::of(run, console.engine.wall.now()),
+            sentence: sentence::of(run, console.engine.now()),
             attempts: run.attempts.iter().map(AttemptDetails::from).collect(),
             fault: shown_fault(run).map(of_fault),
             request_id: run.request_id.clone(),

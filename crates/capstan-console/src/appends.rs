@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_most_commits_took_is_told_until_it_is_old() {
+    fn the_commit_percentile_is_reported_until_it_is_old() {
         let appends = Appends::default();
         assert_eq!(appends.p95(), None);
         for n in 0..100 {

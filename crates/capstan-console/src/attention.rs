@@ -26,7 +26,7 @@ pub(crate) struct Attention {
     pub(crate) sentence: String,
 }
 
-/// Why a run needs somebody.
+/// Why a run needs attention.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Why {
@@ -36,11 +36,11 @@ pub(crate) enum Why {
     Overdue,
     /// It is in a later attempt.
     Retrying,
-    /// The process that worked on it is gone.
+    /// The gateway that owned it is gone.
     LeaseOver,
 }
 
-/// What is read once for all runs.
+/// Data that are read once for all runs.
 struct Rule<'a> {
     console: &'a Console,
     now: Timestamp,
@@ -55,17 +55,17 @@ pub(crate) async fn of(
     if !console.engine.may_have_open_runs() {
         return Ok(Vec::new());
     }
-    let store = console.engine.journal.store();
+    let store = console.engine.store();
     let replicas = match store.cluster().filter(|_| visitor.sees_server()) {
         Some(cluster) => cluster.replicas().await?,
         None => Vec::new(),
     };
     let (gone, living): (Vec<_>, Vec<_>) =
         replicas.into_iter().partition(|replica| replica.standing == Standing::Gone);
-    // A process that was restarted under its old name is live.
+    // A gateway that restarted under its old name is live.
     let is_gone = |name: &String| living.iter().all(|replica| replica.name != *name);
     let gone = gone.into_iter().map(|replica| replica.name).filter(is_gone).collect();
-    let rule = Rule { console, now: console.engine.wall.now(), gone };
+    let rule = Rule { console, now: console.engine.now(), gone };
     let mut found = Vec::new();
     for status in [Status::Running, Status::Waiting] {
         let query = Query {
@@ -90,7 +90,7 @@ impl Rule<'_> {
         {
             return Some((
                 Why::LeaseOver,
-                "The process that worked on it is gone; another one takes it over.".into(),
+                "The gateway that owned it is gone; another one takes it over.".into(),
             ));
         }
         match run.state {
@@ -104,10 +104,10 @@ impl Rule<'_> {
         Duration::from_micros(u64::try_from(self.now.as_micros() - at.as_micros()).unwrap_or(0))
     }
 
-    /// Nothing is known here of a run that another process writes.
+    /// This gateway knows nothing about the silence of another gateway's run.
     fn silent(&self, run: &Run) -> Option<(Why, String)> {
-        let facts = self.console.engine.live.get(run.stream_id)?;
-        let idle = self.console.engine.settings.timeouts.idle;
+        let facts = self.console.engine.live(run.stream_id)?;
+        let idle = self.console.engine.settings().timeouts.idle;
         let began =
             run.attempts.last().and_then(|attempt| attempt.began_at).unwrap_or(run.created_at);
         let silent = self.since(facts.last_append().unwrap_or(began).max(began));
@@ -116,7 +116,7 @@ impl Rule<'_> {
             (
                 Why::Silent,
                 format!(
-                    "Its agent has said nothing for {silent} s; after {limit} s it is given up."
+                    "Its agent has sent nothing for {silent} s; after {limit} s the attempt ends."
                 ),
             )
         })
@@ -129,7 +129,7 @@ impl Rule<'_> {
             (
                 Why::Overdue,
                 format!(
-                    "Attempt {next} could have begun {late} s ago, but nobody has asked for it."
+                    "Attempt {next} could have begun {late} s ago, but no client has requested it."
                 ),
             )
         })

@@ -34,7 +34,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const MOST_A_SECOND: usize = 100;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What happened to a run.
+/// The change of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum What {
@@ -58,11 +58,11 @@ enum News {
 struct OfRun {
     what: What,
     run: Run,
-    told: [OnceLock<Bytes>; 4],
+    encoded: [OnceLock<Bytes>; 4],
 }
 
 impl OfRun {
-    fn told(&self, console: &Console, visitor: &Visitor) -> Bytes {
+    fn encoded(&self, console: &Console, visitor: &Visitor) -> Bytes {
         let sight = [visitor.sees_sessions_of(console, &self.run.tenant), visitor.sees_server()]
             .map(usize::from);
         let [session, server] = sight;
@@ -72,9 +72,9 @@ impl OfRun {
                 &RunNews { what: self.what, run: RunRow::new(console, visitor, &self.run) },
             )
         };
-        self.told
+        self.encoded
             .get(session * 2 + server)
-            .map_or_else(write, |told| told.get_or_init(write).clone())
+            .map_or_else(write, |encoded| encoded.get_or_init(write).clone())
     }
 }
 
@@ -97,17 +97,17 @@ impl Default for Feed {
 
 impl Feed {
     pub(crate) fn run(&self, what: What, run: &Run) {
-        self.tell(|| {
-            News::Run(Box::new(OfRun { what, run: run.clone(), told: <[_; 4]>::default() }))
+        self.publish(|| {
+            News::Run(Box::new(OfRun { what, run: run.clone(), encoded: <[_; 4]>::default() }))
         });
     }
 
     pub(crate) fn refused(&self, refusal: &Refusal) {
-        self.tell(|| News::Refused(refusal.clone()));
+        self.publish(|| News::Refused(refusal.clone()));
     }
 
     /// Count first, so that a listener that returns now sees the count or receives the event.
-    fn tell(&self, news: impl FnOnce() -> News) {
+    fn publish(&self, news: impl FnOnce() -> News) {
         self.happened.fetch_add(1, Ordering::SeqCst);
         if self.awake.load(Ordering::SeqCst) > 0 {
             // The listener may have left meanwhile.
@@ -152,7 +152,7 @@ pub(crate) struct Lagged {}
 struct Listener {
     console: Console,
     visitor: Visitor,
-    ear: Ear,
+    receiver: FeedReceiver,
     opening: Option<Bytes>,
     is_draining: bool,
 }
@@ -160,7 +160,7 @@ struct Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         let feed = &self.console.memory.feed;
-        self.ear.rest(feed);
+        self.receiver.rest(feed);
         feed.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -175,12 +175,17 @@ pub(crate) fn respond(
     let has_room = |open: usize| (open < MOST_FEEDS).then_some(open + 1);
     feed.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, has_room).map_err(|_| {
         let fault = Fault::new(FaultKind::ServiceUnavailable).with_retry_after(15.0);
-        fault.with_message(format!("{MOST_FEEDS} listen already, and no more are told."))
+        fault.with_message(format!("{MOST_FEEDS} listeners are connected, which is the limit."))
     })?;
     let opening = Some(event("state", health));
-    let is_draining = console.engine.draining.is_cancelled();
-    let listener =
-        Listener { console: console.clone(), visitor, ear: Ear::new(feed), opening, is_draining };
+    let is_draining = console.engine.is_draining();
+    let listener = Listener {
+        console: console.clone(),
+        visitor,
+        receiver: FeedReceiver::new(feed),
+        opening,
+        is_draining,
+    };
     Ok(sse_response(Body::from_stream(stream::unfold(Box::new(listener), next))))
 }
 
@@ -188,24 +193,24 @@ async fn next(mut listener: Box<Listener>) -> Option<(io::Result<Bytes>, Box<Lis
     if let Some(opening) = listener.opening.take() {
         return Some((Ok(opening), listener));
     }
-    let Listener { console, visitor, ear, is_draining, .. } = &mut *listener;
+    let Listener { console, visitor, receiver, is_draining, .. } = &mut *listener;
     let bytes = tokio::select! {
         biased;
-        () = console.engine.ended.cancelled() => return None,
-        () = console.engine.draining.cancelled(), if !*is_draining => {
+        () = console.engine.until_ended() => return None,
+        () = console.engine.until_draining(), if !*is_draining => {
             *is_draining = true;
             Bytes::from_static(b"event: state\ndata: {\"state\":\"draining\"}\n\n")
         }
-        heard = ear.hear(&console.memory.feed, |news| told(console, visitor, news)) => heard?,
+        received = receiver.next(&console.memory.feed, |news| encoded_for(console, visitor, news)) => received?,
         () = tokio::time::sleep(HEARTBEAT) => Bytes::from_static(b": here\n\n"),
     };
     Some((Ok(bytes), listener))
 }
 
 /// Whether the listener may see the event.
-fn told(console: &Console, visitor: &Visitor, news: &News) -> Option<Bytes> {
+fn encoded_for(console: &Console, visitor: &Visitor, news: &News) -> Option<Bytes> {
     match news {
-        News::Run(news) if visitor.sees(&news.run.tenant) => Some(news.told(console, visitor)),
+        News::Run(news) if visitor.sees(&news.run.tenant) => Some(news.encoded(console, visitor)),
         News::Refused(refusal) if visitor.sees_refusal(refusal.tenant.as_deref()) => {
             Some(event("refused", refusal))
         }
@@ -214,27 +219,31 @@ fn told(console: &Console, visitor: &Visitor, news: &News) -> Option<Bytes> {
 }
 
 /// Limits the events of a listener: thousands of runs may begin and end in a second.
-struct Ear {
+struct FeedReceiver {
     /// None while the listener has left the broadcast.
     news: Option<broadcast::Receiver<Arc<News>>>,
     since: Instant,
-    heard: usize,
+    received: usize,
     /// The count of events when it left.
     happened: u64,
 }
 
-impl Ear {
+impl FeedReceiver {
     fn new(feed: &Feed) -> Self {
-        let mut ear = Self { news: None, since: Instant::now(), heard: 0, happened: 0 };
-        ear.wake(feed);
-        ear
+        let mut receiver = Self { news: None, since: Instant::now(), received: 0, happened: 0 };
+        receiver.wake(feed);
+        receiver
     }
 
     /// Returns the next visible event, or that some were missed; `None` after the broadcast has
     /// ended. It is safe to drop this future.
-    async fn hear(&mut self, feed: &Feed, tell: impl Fn(&News) -> Option<Bytes>) -> Option<Bytes> {
+    async fn next(
+        &mut self,
+        feed: &Feed,
+        encode: impl Fn(&News) -> Option<Bytes>,
+    ) -> Option<Bytes> {
         loop {
-            if self.heard >= MOST_A_SECOND {
+            if self.received >= MOST_A_SECOND {
                 self.rest(feed);
                 tokio::time::sleep_until(self.since + SECOND).await;
                 self.begin_second();
@@ -244,7 +253,7 @@ impl Ear {
             }
             match self.news.as_mut()?.recv().await {
                 Ok(news) => {
-                    if let Some(bytes) = tell(&news) {
+                    if let Some(bytes) = encode(&news) {
                         self.count();
                         return Some(bytes);
                     }
@@ -256,14 +265,14 @@ impl Ear {
     }
 
     fn begin_second(&mut self) {
-        (self.since, self.heard) = (Instant::now(), 0);
+        (self.since, self.received) = (Instant::now(), 0);
     }
 
     fn count(&mut self) {
         if self.since.elapsed() >= SECOND {
             self.begin_second();
         }
-        self.heard += 1;
+        self.received += 1;
     }
 
     /// Leaves the broadcast until the second is over. Events that it has not received yet count as
@@ -315,48 +324,48 @@ mod tests {
     }
 
     /// The number of received events; `None` if some were missed.
-    async fn hear(ear: &mut Ear, feed: &Feed) -> Option<u64> {
+    async fn next(receiver: &mut FeedReceiver, feed: &Feed) -> Option<u64> {
         let number = |news: &News| {
             let News::Refused(refusal) = news else { return None };
             refusal.ms.is_multiple_of(2).then(|| Bytes::from(refusal.ms.to_string()))
         };
-        String::from_utf8(ear.hear(feed, number).await.unwrap().to_vec()).unwrap().parse().ok()
+        String::from_utf8(receiver.next(feed, number).await.unwrap().to_vec()).unwrap().parse().ok()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_is_told_than_somebody_can_follow() {
+    async fn a_listener_gets_no_more_events_than_it_can_follow() {
         let feed = Feed::default();
-        let mut ear = Ear::new(&feed);
+        let mut receiver = FeedReceiver::new(&feed);
         let began = Instant::now();
         // Every other event is not visible, and does not count.
-        (0..400).for_each(|n| feed.tell(|| news(n)));
+        (0..400).for_each(|n| feed.publish(|| news(n)));
         for n in 0..100 {
-            assert_eq!(hear(&mut ear, &feed).await, Some(2 * n));
+            assert_eq!(next(&mut receiver, &feed).await, Some(2 * n));
         }
         assert_eq!(began.elapsed(), Duration::ZERO);
-        assert_eq!(hear(&mut ear, &feed).await, None, "it is told once that there were more");
+        assert_eq!(next(&mut receiver, &feed).await, None, "it is told once that there were more");
         assert_eq!(began.elapsed(), SECOND);
-        feed.tell(|| news(1000));
-        assert_eq!(hear(&mut ear, &feed).await, Some(1000));
+        feed.publish(|| news(1000));
+        assert_eq!(next(&mut receiver, &feed).await, Some(1000));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_made_for_those_who_do_not_listen() {
+    async fn events_without_listeners_are_not_encoded() {
         let feed = Feed::default();
-        feed.tell(|| unreachable!("nobody is there"));
-        let (mut full, mut other) = (Ear::new(&feed), Ear::new(&feed));
-        (0..100).for_each(|n| feed.tell(|| news(2 * n)));
+        feed.publish(|| unreachable!("nobody is there"));
+        let (mut full, mut other) = (FeedReceiver::new(&feed), FeedReceiver::new(&feed));
+        (0..100).for_each(|n| feed.publish(|| news(2 * n)));
         for _ in 0..100 {
-            hear(&mut full, &feed).await.unwrap();
+            next(&mut full, &feed).await.unwrap();
         }
-        let mut more = Box::pin(hear(&mut full, &feed));
+        let mut more = Box::pin(next(&mut full, &feed));
         assert!((&mut more).now_or_never().is_none());
-        feed.tell(|| news(500));
+        feed.publish(|| news(500));
         for _ in 0..100 {
-            hear(&mut other, &feed).await.unwrap();
+            next(&mut other, &feed).await.unwrap();
         }
-        assert!(hear(&mut other, &feed).now_or_never().is_none());
-        feed.tell(|| unreachable!("both have heard enough"));
+        assert!(next(&mut other, &feed).now_or_never().is_none());
+        feed.publish(|| unreachable!("both have heard enough"));
         assert_eq!(more.await, None, "what was not made is missed all the same");
         full.rest(&feed);
         other.rest(&feed);
@@ -364,18 +373,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_rested_and_missed_nothing_goes_on() {
+    async fn a_listener_that_missed_nothing_continues() {
         let feed = Feed::default();
-        let mut ear = Ear::new(&feed);
-        (0..100).for_each(|n| feed.tell(|| news(2 * n)));
+        let mut receiver = FeedReceiver::new(&feed);
+        (0..100).for_each(|n| feed.publish(|| news(2 * n)));
         for _ in 0..100 {
-            hear(&mut ear, &feed).await.unwrap();
+            next(&mut receiver, &feed).await.unwrap();
         }
-        let mut next = Box::pin(hear(&mut ear, &feed));
+        let mut next = Box::pin(next(&mut receiver, &feed));
         assert!((&mut next).now_or_never().is_none());
         tokio::time::advance(SECOND).await;
         assert!((&mut next).now_or_never().is_none(), "nothing was missed");
-        feed.tell(|| news(7_000));
+        feed.publish(|| news(7_000));
         assert_eq!(next.await, Some(7_000));
     }
 }

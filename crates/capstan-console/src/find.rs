@@ -56,7 +56,7 @@ impl Search<'_> {
 
     async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
         let tenants = self.visitor.names();
-        self.console.engine.journal.store().page(Query { tenants, limit: MOST, ..query }).await
+        self.console.engine.store().page(Query { tenants, limit: MOST, ..query }).await
     }
 
     /// A stream's id, a cursor, or the beginning of a stream's id.
@@ -65,7 +65,7 @@ impl Search<'_> {
             q.parse::<LastEventId>().ok().filter(|_| q.contains(':')).map(LastEventId::cursor);
         let whole = cursor.map(|cursor| cursor.stream_id).or_else(|| q.parse().ok());
         let back_to = if let Some(stream) = whole {
-            let run = self.console.engine.journal.store().run(stream).await?;
+            let run = self.console.engine.store().run(stream).await?;
             if let Some(run) = run.filter(|run| self.visitor.sees(&run.tenant)) {
                 let (kind, seq) = if cursor.is_some() {
                     (HitKind::Cursor, cursor.map(|c| c.seq))
@@ -110,7 +110,7 @@ impl Search<'_> {
 
     /// A run's key, or a session: each tenant has its own.
     async fn names(&mut self, q: &str) -> Result<(), JournalError> {
-        let store = self.console.engine.journal.store().clone();
+        let store = self.console.engine.store().clone();
         for tenant in self.visitor.known_tenants(self.console).iter().take(TENANTS) {
             if let Some(Found::Run(run)) = store.find(tenant, q).await? {
                 self.hit(HitKind::Key, &run, None);

@@ -30,7 +30,7 @@ pub(crate) fn face_of<'a>(
     };
     let face = console.faces.named(name).filter(|face| ["cap", "ag-ui"].contains(&face.name()));
     let unknown = || {
-        let message = format!("face: {name:?} is none here; there are cap, cap-v2 and ag-ui");
+        let message = format!("face: {name:?} is unknown here; expected cap, cap-v2 or ag-ui");
         Fault::new(FaultKind::InvalidRequest).with_message(message)
     };
     Ok((face.ok_or_else(unknown)?, is_v2))
@@ -104,13 +104,8 @@ impl Account {
         if self.after >= self.to {
             return self.end();
         }
-        let read = self
-            .console
-            .engine
-            .journal
-            .store()
-            .read(self.run.stream_id, self.after, STEP.0, STEP.1)
-            .await;
+        let read =
+            self.console.engine.store().read(self.run.stream_id, self.after, STEP.0, STEP.1).await;
         let frames = match read {
             Ok(frames) => frames,
             Err(error) => return self.cut(error),
@@ -125,7 +120,7 @@ impl Account {
             Emit::Later(next) => next.await,
         };
         match next {
-            Ok(next) => self.told(next),
+            Ok(next) => self.step_bytes(next),
             Err(error) => self.cut(error),
         }
     }
@@ -142,7 +137,7 @@ impl Account {
         }
     }
 
-    fn told(&mut self, next: BodyStep) -> Option<io::Result<Bytes>> {
+    fn step_bytes(&mut self, next: BodyStep) -> Option<io::Result<Bytes>> {
         match next {
             BodyStep::Write(bytes) => Some(Ok(bytes)),
             BodyStep::Last(bytes) => {

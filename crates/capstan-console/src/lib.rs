@@ -115,19 +115,19 @@ impl Console {
     /// When this process began to serve. It remembers nothing from before.
     pub(crate) fn began(&self) -> Timestamp {
         let ago = i64::try_from(self.started.elapsed().as_micros()).unwrap_or(0);
-        Timestamp::from_micros(self.engine.wall.now().as_micros().saturating_sub(ago))
+        Timestamp::from_micros(self.engine.now().as_micros().saturating_sub(ago))
     }
 
     /// The present load of this process.
     pub(crate) fn load(&self) -> Load {
-        let responses = u64::try_from(self.engine.viewers.open_count()).unwrap_or(0);
+        let responses = u64::try_from(self.engine.viewers().open_count()).unwrap_or(0);
         Load { responses, append_p95: self.memory.appends.p95() }
     }
 
     /// A request was refused.
     pub fn refused(&self, refused: Refused, fault: &Fault) {
         let is_of_console = refused.is_of_console;
-        let (memory, refusal) = (&self.memory, refused.told(fault, self.engine.wall.now()));
+        let (memory, refusal) = (&self.memory, refused.into_refusal(fault, self.engine.now()));
         memory.feed.refused(&refusal);
         if !is_of_console {
             memory.rollups.refused(refusal.tenant.as_deref(), refusal.code, refusal.at);
@@ -166,7 +166,7 @@ impl RunObserver for Memory {
             }
             Happened::TakenUp => drop(self.at_work.fetch_add(1, Ordering::Relaxed)),
             Happened::LetGo => drop(self.at_work.fetch_sub(1, Ordering::Relaxed)),
-            Happened::Attached
+            Happened::Attached { .. }
             | Happened::AttemptBegan
             | Happened::FirstPacket { .. }
             | Happened::CallBegan { .. }
@@ -183,8 +183,8 @@ impl RunObserver for Memory {
 const LOAD_EVERY: Duration = Duration::from_secs(1);
 
 /// Reports the load, for as long as it is polled.
-pub async fn tell_load(console: &Console) {
-    let Some(cluster) = console.engine.journal.store().cluster() else {
+pub async fn report_load(console: &Console) {
+    let Some(cluster) = console.engine.store().cluster() else {
         return std::future::pending().await;
     };
     loop {
@@ -201,7 +201,7 @@ pub async fn maintain(console: &Console) {
     loop {
         tokio::time::sleep(MAINTENANCE_INTERVAL).await;
         console.memory.appends.turn();
-        console.engine.live.forget_done(|stream| console.engine.waits.has(stream));
+        console.engine.forget_done_streams();
         rollups::save(console).await;
     }
 }

@@ -41,8 +41,7 @@ pub(crate) async fn of(console: &Console, run: &Run, span: Span) -> Result<Marks
 async fn all(console: &Console, run: &Run, from: u64, to: u64) -> Result<Marks, JournalError> {
     let (mut marks, mut read, mut after) = (Vec::new(), 0_usize, from - 1);
     while after < to && read < MOST_BYTES {
-        let frames =
-            console.engine.journal.store().read(run.stream_id, after, STEP.0, STEP.1).await?;
+        let frames = console.engine.store().read(run.stream_id, after, STEP.0, STEP.1).await?;
         let Some(last) = frames.last().map(|frame| frame.seq) else {
             // Purged, or lost: there is nothing more.
             after = to;
@@ -70,7 +69,7 @@ async fn some(
             return Ok(Marks { marks, complete: false, read_to, sampled: true });
         }
         // One packet, and with it the block in which it lies.
-        let frames = console.engine.journal.store().read(run.stream_id, seq - 1, 1, 1).await?;
+        let frames = console.engine.store().read(run.stream_id, seq - 1, 1, 1).await?;
         read = read.saturating_add(frames.iter().map(|frame| frame.bytes.len().max(BLOCK)).sum());
         read_to = seq;
         marks.extend(

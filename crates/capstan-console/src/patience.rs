@@ -1,5 +1,5 @@
-//! Ends a query of the console if the store's server does not answer. Readers and new runs wait
-//! until it is back; a console page reports it instead.
+//! Ends a query of the console with an error if the store's server does not answer. Readers and new
+//! runs wait until the server is back. A console page reports the outage instead.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use capstan_kit::refusal::Refusal;
 
 /// Twice the usual interval between heartbeats of the server.
 const PATIENCE: Duration = Duration::from_secs(2);
-const AWAY: &str = "The journal's database does not answer. See whether it runs and can be \
- reached from this gateway, then ask again.";
+const AWAY: &str = "The journal's database does not answer. Check that it runs and that this \
+ gateway can reach it, then try again.";
 
-/// A layer that answers a query, or that the store is unreachable. Requests that change something
-/// are answered when they are done.
+/// A layer that answers a query, or reports that the store is unreachable. Requests that change
+/// something have no timeout.
 pub async fn limit(State(console): State<Console>, request: Request, next: Next) -> Response {
     if request.method() != Method::GET {
         return next.run(request).await;
     }
-    // It is told what has happened before it asked.
+    // The query must see everything that happened before it.
     console.engine.observed().await;
     tokio::select! {
         biased;
@@ -36,12 +36,12 @@ pub async fn limit(State(console): State<Console>, request: Request, next: Next)
     }
 }
 
-/// Returns when the store's server has been silent for this long. A slow server is not silent.
+/// Returns when the store's server has been silent for the timeout. A slow server is not silent.
 async fn lose(console: &Console) {
     let mut left = PATIENCE;
     while !left.is_zero() {
         tokio::time::sleep(left).await;
-        let Some(shared) = console.engine.journal.store().stats().shared else {
+        let Some(shared) = console.engine.store().stats().shared else {
             return std::future::pending().await;
         };
         left = PATIENCE.saturating_sub(shared.silent_for);

@@ -30,7 +30,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    pub(super) fn told(self, fault: &Fault, at: Timestamp) -> Refusal {
+    pub(super) fn into_refusal(self, fault: &Fault, at: Timestamp) -> Refusal {
         let entry = fault.kind().entry();
         Refusal {
             at,
@@ -121,7 +121,7 @@ mod tests {
                 ms: 1,
                 is_of_console,
             };
-            refusals.add(refused.told(&fault, Timestamp::from_micros(n as i64)));
+            refusals.add(refused.into_refusal(&fault, Timestamp::from_micros(n as i64)));
         }
         let find = |id: &str| refusals.find(9, |refusal| refusal.request_id == id).0.len();
         assert_eq!((find("4"), find("5"), find("2004")), (0, 1, 1));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_tells_the_member_or_the_limit_and_nothing_that_was_sent() {
+    fn a_refusal_names_the_member_or_limit_and_no_content() {
         let wrong = |path: &str| {
             why(&Fault::new(FaultKind::InvalidRequest)
                 .with_message("\"secret\" is none")

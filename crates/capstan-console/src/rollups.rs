@@ -225,19 +225,19 @@ pub async fn save(console: &Console) {
     if unsaved.is_empty() {
         return;
     }
-    if let Err(error) = console.engine.journal.store().add_rollups(unsaved).await {
-        tracing::warn!(%error, "what was counted could not be kept");
+    if let Err(error) = console.engine.store().add_rollups(unsaved).await {
+        tracing::warn!(%error, "the console's counts could not be stored");
     }
 }
 
 /// Loads the last day after a restart, by the hour. In a shared journal these counts include those
 /// of other processes, so there only the counts of this process are shown by the minute.
 pub async fn remember(console: &Console) {
-    let (store, now) = (console.engine.journal.store(), console.engine.wall.now());
+    let (store, now) = (console.engine.store(), console.engine.now());
     let a_day_ago = Timestamp::from_micros(now.as_micros().saturating_sub(MINUTES * MINUTE));
     match store.rollups(Rollup::hour_of(a_day_ago), Rollup::hour_of(now)).await {
         Ok(rows) => console.memory.rollups.remember(rows),
-        Err(error) => tracing::warn!(%error, "what was counted before could not be read"),
+        Err(error) => tracing::warn!(%error, "the console's earlier counts could not be read"),
     }
 }
 
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_life_has_counted_is_known_by_the_hour() {
+    fn earlier_processes_counts_are_known_by_the_hour() {
         let (before, rollups) = (Rollups::default(), Rollups::default());
         before.ended(&ended("a", 130), "x");
         before.ended(&ended("a", 70), "x");
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_to_be_told_apart_is_counted_as_others() {
+    fn rows_beyond_the_limit_are_counted_as_others() {
         let rollups = Rollups::default();
         for n in 0..ROWS_AN_HOUR as i64 + 50 {
             rollups.refused(Some(&n.to_string()), "timeout", at(600 + n / 500));

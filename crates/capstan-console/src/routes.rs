@@ -1,4 +1,4 @@
-//! `/v1/console/…`: what runs, and why it failed. See `console`.
+//! `/v1/console/…`: the routes of the console. See `console`.
 
 mod about;
 mod agents;

@@ -9,7 +9,7 @@ pub(super) fn title_of(code: &str) -> Option<&'static str> {
 }
 
 /// A duration as text.
-fn said(micros: i64) -> String {
+fn duration(micros: i64) -> String {
     let seconds = micros.max(0) as f64 / 1e6;
     match seconds {
         s if s < 1.0 => format!("{} ms", micros.max(0) / 1000),
@@ -34,7 +34,7 @@ fn because(code: Option<&str>) -> String {
 /// The state of a run in a sentence.
 pub(super) fn of(run: &Run, now: Timestamp) -> String {
     let end = run.closed_at.unwrap_or(now);
-    let took = said(end.as_micros() - run.created_at.as_micros());
+    let took = duration(end.as_micros() - run.created_at.as_micros());
     let earlier = run.attempts.iter().rev().find_map(|attempt| attempt.fault.as_deref());
     match Status::of(run) {
         Status::Running if run.attempt > 1 => {
@@ -49,12 +49,12 @@ pub(super) fn of(run: &Run, now: Timestamp) -> String {
         Status::Waiting => {
             let next = run.attempt + 1;
             let whom = match run.armed_by {
-                ArmedBy::Client => "its client to ask again",
+                ArmedBy::Client => "its client's next request",
                 ArmedBy::Gateway => "its turn",
             };
             let wait = run.not_before.map_or(0, |at| at.as_micros() - now.as_micros());
             let from = if wait > 0 {
-                format!(", in {} at the earliest", said(wait))
+                format!(", in {} at the earliest", duration(wait))
             } else {
                 String::new()
             };
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_told_in_one_sentence() {
+    fn a_runs_state_is_one_sentence() {
         let at = |seconds: f64| Timestamp::from_micros((seconds * 1e6) as i64);
         let mut run =
             Claim { max_attempts: 3, ..Claim::new("t", "k", Uuid::nil(), at(0.0)) }.to_run();
@@ -110,7 +110,7 @@ mod tests {
         run.reason = Some("cancelled".into());
         assert_eq!(of(&run, at(99.0)), "Stopped after 14.2 s, in attempt 3.");
         assert_eq!(
-            [said(3_000), said(61_000_000), said(3_660_000_000)],
+            [duration(3_000), duration(61_000_000), duration(3_660_000_000)],
             ["3 ms", "1 min 1 s", "1 h 1 min"]
         );
     }

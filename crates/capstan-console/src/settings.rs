@@ -15,15 +15,15 @@ pub struct ConsoleSettings {
     /// Whether the console shows content. By default on request, and at once on a gateway without
     /// tenants.
     pub content: Option<ContentRule>,
-    /// Where a trace is looked at, with `{trace_id}` in it.
+    /// The URL of a trace, with `{trace_id}` in it.
     pub trace_url: Option<String>,
-    /// Where the log of a request is looked at, with `{request_id}` in it.
+    /// The URL of a request's log, with `{request_id}` in it.
     pub logs_url: Option<String>,
 }
 
 impl Default for ConsoleSettings {
     fn default() -> Self {
-        // On, because it shows nobody more than their key allows.
+        // On by default, because the console shows only what a key permits.
         Self { enabled: true, actions: true, content: None, trace_url: None, logs_url: None }
     }
 }

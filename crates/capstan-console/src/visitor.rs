@@ -36,7 +36,7 @@ pub(crate) enum Visitor {
     Local(Caller),
 }
 
-/// Who looks.
+/// The kind of visitor.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum VisitorKind {
@@ -212,7 +212,7 @@ impl Visitor {
     pub(crate) async fn run(&self, console: &Console, id: &str) -> Result<Run, Fault> {
         let unknown = || Fault::new(FaultKind::StreamNotFound);
         let stream: Uuid = id.parse().map_err(|_| unknown())?;
-        let store = console.engine.journal.store();
+        let store = console.engine.store();
         // A tenant may see its deliveries as well.
         let run =
             store.run(stream).await.map_err(journal_fault)?.filter(|run| self.sees(&run.tenant));
@@ -335,7 +335,7 @@ impl FromRequestParts<Console> for Visitor {
         }
         let visitor = visitor(console, parts).await;
         if let Ok(Self::Tenant(caller)) = &visitor {
-            console.engine.scheduler.enter(&caller.tenant);
+            console.engine.enter(&caller.tenant);
             TaskSlot::next_turn().await;
         }
         visitor.inspect(|visitor| Payer::name(&parts.extensions, &visitor.payer())).map_err(

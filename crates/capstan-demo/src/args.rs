@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn an_invalid_duration_is_refused() {
         for text in [
             "",
             "10",
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_word_is_proposed_or_nothing_is_said() {
+    fn the_nearest_known_word_is_proposed() {
         assert_eq!(
             did_you_mean("/tokns", ["/help", "/tokens"].into_iter()),
             " Did you mean `/tokens`?"

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_its_default() {
+    fn omitted_options_have_defaults() {
         assert_eq!(parse("/tokens 5"), Command::Tokens { count: 5, delay: Duration::ZERO });
         let fault = Command::Fault { kind: FaultKind::Timeout, after: 3, retry_after: None };
         assert_eq!(parse("/fault timeout"), fault);

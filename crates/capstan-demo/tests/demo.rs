@@ -197,7 +197,7 @@ async fn every_code_in_every_spelling_ends_the_run_with_its_fault() {
 }
 
 #[tokio::test]
-async fn a_fault_comes_after_three_deltas_unless_told_otherwise() {
+async fn a_fault_comes_after_three_deltas_by_default() {
     assert_eq!(first("/fault TIMEOUT").await.text(), "tok1 tok2 tok3 ");
     assert_eq!(first("/fault TIMEOUT --after 0").await.text(), "");
 }
@@ -211,7 +211,7 @@ async fn a_fault_waits_as_long_as_asked_in_whole_seconds() {
 }
 
 #[tokio::test]
-async fn a_warning_comes_in_the_middle_and_the_run_goes_on() {
+async fn after_a_warning_the_run_continues() {
     let attempt = first("/warn").await;
     let at =
         attempt.outputs.iter().position(|output| matches!(output, Output::Warning(_))).unwrap();
@@ -222,7 +222,7 @@ async fn a_warning_comes_in_the_middle_and_the_run_goes_on() {
 }
 
 #[tokio::test]
-async fn a_user_error_tells_of_a_tool_and_the_run_goes_on() {
+async fn after_a_user_error_the_run_continues() {
     let attempt = first("/user-error").await;
     let [EventView::UserError(error)] = &views(&attempt)[..] else { panic!("one user error") };
     assert_eq!((error.code, error.domain, error.retryable), (Some(503), ErrorDomain::Tool, true));
@@ -297,7 +297,7 @@ async fn a_second_attempt_diverges_after_a_common_beginning() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hanging_run_says_nothing_until_it_is_stopped() {
+async fn a_hanging_run_is_silent_until_it_is_stopped() {
     let (canceller, cancel) = Cancel::new(Default::default());
     let mut turn = Turn::new("/hang");
     turn.cancel = cancel;
@@ -322,7 +322,7 @@ async fn a_panic_panics() {
 }
 
 #[tokio::test]
-async fn an_agent_stops_when_nobody_reads() {
+async fn an_agent_without_a_reader_stops() {
     let (mut writer, inbox) = channel(1);
     drop(inbox);
     Demo::new().run(Turn::new("/tokens 1000000 --delay 1s"), &mut writer).await.unwrap_err();

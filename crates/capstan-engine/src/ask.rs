@@ -1,15 +1,16 @@
 //! The content of a POST. A face decodes its body into an `Ask`, the same type for every protocol.
 //! A hash of the body identifies repeated requests.
 
-mod body_hash;
-pub mod body_values;
+mod body;
+mod canonical;
 mod extras;
 mod messages;
 
 use capstan_protocol::{ChatMessage, DecodeError, Fault, FaultKind, Profile, Role};
 use uuid::Uuid;
 
-pub use body_hash::{body_hash, decoded_body_hash};
+pub use body::RequestBody;
+pub use canonical::Canonical;
 pub use extras::{Extras, Payload, parameters_of};
 pub use messages::Messages;
 

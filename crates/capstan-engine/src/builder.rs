@@ -19,10 +19,11 @@ use crate::purge::Erased;
 use crate::readers::Readers;
 use crate::relays::Relays;
 use crate::settings::EngineSettings;
+use crate::state::State;
 use crate::tenant_scheduler::TenantScheduler;
 use crate::waits::Waits;
 use crate::wall_clock::WallClock;
-use crate::{Engine, Registered, State};
+use crate::{Engine, Registered};
 
 /// Builds an engine. Only the journal is required.
 pub struct EngineBuilder {
@@ -128,10 +129,10 @@ impl EngineBuilder {
         Engine(Arc::new(State {
             scheduler: TenantScheduler::new(self.settings.limits.share_per_tenant),
             journal: self.journal,
+            limiter: Limiter::new(self.settings.limits.clone()),
             settings: self.settings,
             wall: WallClock::new(self.clock.clone()),
             clock: self.clock,
-            limiter: Limiter::default(),
             relays: Relays::default(),
             waits: Waits::default(),
             erased: Erased::default(),

@@ -29,7 +29,13 @@ pub enum Happened {
     /// The journal has stored the run's claim.
     Started,
     /// A request attached to a run that existed already.
-    Attached,
+    Attached {
+        /// The packet after which its client reads on.
+        after: u64,
+        /// The number of complete blocks or items that the client has, in protocols without
+        /// cursors.
+        behind: u64,
+    },
     /// This process has started a relay for the run.
     TakenUp,
     /// The relay of this process has left the run.

@@ -21,7 +21,7 @@ const ENTRY_BYTES: usize = 512;
 type Key = (String, String);
 
 /// A least-recently-used cache of session histories. It only has complete histories.
-pub struct Histories {
+pub(crate) struct Histories {
     state: Mutex<State>,
     most_bytes: usize,
 }

@@ -10,8 +10,9 @@
 pub mod ask;
 mod builder;
 pub mod conversation;
-pub(crate) mod counts;
+pub mod counts;
 pub mod cpu_offload;
+mod draining;
 pub mod events;
 pub mod faults;
 pub(crate) mod histories;
@@ -20,6 +21,7 @@ pub mod limits;
 pub mod live;
 pub mod lookup;
 mod observers;
+mod parts;
 pub mod ports;
 pub mod purge;
 pub mod readers;
@@ -30,39 +32,26 @@ mod relays;
 pub mod resume;
 pub mod runs;
 pub mod settings;
+mod state;
 pub mod stopping;
 pub mod tenant_scheduler;
 pub(crate) mod waits;
 pub mod wall_clock;
 
-use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use capstan_agent::{Agent, Clock};
+use bytes::Bytes;
+use capstan_agent::Agent;
 use capstan_journal::{Journal, Quota, Run};
 use capstan_protocol::{ErrorDomain, Exposure, Fault, FaultKind, Timestamp, near};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use ask::Ask;
 pub use builder::EngineBuilder;
-use counts::{PacketCounts, ViewerCounts};
-use events::{Happened, RunEvent, RunTracer};
-use histories::Histories;
-use limits::Limiter;
-use live::Live;
-use observers::Observers;
-use ports::{BeforeWork, Protocols, TenantRules};
-use purge::Erased;
-use readers::Readers;
-use relays::Relays;
-use settings::EngineSettings;
-use tenant_scheduler::{ScheduledTask, TenantScheduler, work_of};
-use waits::Waits;
-use wall_clock::WallClock;
+use events::{Happened, RunEvent};
+use state::State;
+use tenant_scheduler::{ScheduledTask, work_of};
 
 /// An agent that is registered under a name.
 #[derive(Clone)]
@@ -99,71 +88,6 @@ const LONGEST_NAME: usize = 100;
 /// The run engine. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine(Arc<State>);
-
-/// The state that the engine's modules share.
-pub struct State {
-    /// Where runs, packets and sessions are recorded.
-    pub journal: Journal,
-    /// Limits, timeouts and retention.
-    pub settings: EngineSettings,
-    pub(crate) clock: Clock,
-    /// The time of day, with a record of the steps of the system clock.
-    pub wall: WallClock,
-    /// Counts runs, open responses and memory in this process, and checks them against the limits.
-    pub limiter: Limiter,
-    /// Divides the threads between the tenants.
-    pub scheduler: TenantScheduler,
-    /// The relays of this process.
-    pub(crate) relays: Relays,
-    /// Runs that wait for their client.
-    pub waits: Waits,
-    /// Sessions that were erased within the last minute.
-    pub erased: Erased,
-    /// Counts the readers of each run.
-    pub readers: Readers,
-    /// Decoded histories of recent sessions.
-    pub histories: Histories,
-    /// Open streams: the time of the last append, and the viewers.
-    pub live: Live,
-    /// Counts of encoded packets.
-    pub packets: PacketCounts,
-    /// Counts of viewers.
-    pub viewers: ViewerCounts,
-    observers: Observers,
-    tracer: Option<Arc<dyn RunTracer>>,
-    protocols: Arc<dyn Protocols>,
-    tenants: Arc<dyn TenantRules>,
-    before_work: Arc<dyn BeforeWork>,
-    /// Running relays. A shutdown waits for them.
-    pub tasks: TaskTracker,
-    /// Running agents, and the cleanup that agents start when their run ends. A shutdown waits for
-    /// them too, but with a timeout.
-    pub agents_at_work: TaskTracker,
-    /// Cancelled when recovery is done. New runs wait for it.
-    pub(crate) recovered: CancellationToken,
-    /// How many runs recovery still has to end.
-    pub(crate) unrecovered: AtomicUsize,
-    /// Cancelled when a shutdown begins: the engine refuses new runs.
-    pub draining: CancellationToken,
-    /// Cancelled when the runs have to end.
-    pub stopped: CancellationToken,
-    /// Cancelled when open responses have to end, after the runs have written their last packet.
-    pub closing: CancellationToken,
-    /// Cancelled when the journal has failed for good.
-    pub broken: CancellationToken,
-    /// Cancelled together with `closing` or `broken`, so that a viewer waits for one token.
-    pub ended: CancellationToken,
-    agents: Vec<Registered>,
-    internal: Option<Registered>,
-}
-
-impl Deref for Engine {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        &self.0
-    }
-}
 
 impl Engine {
     /// Starts to build an engine over a journal.
@@ -294,12 +218,12 @@ impl Engine {
     }
 
     /// Decodes the stored body of a run.
-    pub fn asked(&self, run: &Run, body: &[u8]) -> Result<Ask, Fault> {
+    pub fn asked(&self, run: &Run, body: Bytes) -> Result<Ask, Fault> {
         let unknown = || {
             Fault::new(FaultKind::AgentExecutionError)
                 .with_message("The run is of an unknown face.")
         };
-        let ask = self.protocols.decode(&run.face, body).ok_or_else(unknown)??;
+        let ask = self.protocols.decode(&run.face, &body.into()).ok_or_else(unknown)??;
         // A face may have read these from a header or a path instead of the body.
         let previous = run.previous_response.as_deref().and_then(|stream| stream.parse().ok());
         Ok(Ask {
@@ -326,7 +250,7 @@ impl Engine {
                 self.journal.store().body(run.stream_id).await.map_err(faults::journal_fault)?;
             // If the body no longer decodes, recovery still ends the run. No client waits for this
             // error.
-            if let Ok(ask) = self.asked(run, &body.unwrap_or_default()) {
+            if let Ok(ask) = self.asked(run, body.unwrap_or_default()) {
                 self.before_work.prepare(run, &ask).await;
             }
         }

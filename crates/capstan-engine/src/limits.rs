@@ -20,13 +20,13 @@ use crate::settings::Limits;
 const RESERVE: usize = 16 * 1024 * 1024;
 
 /// Counts the runs, readers and memory of this process.
-#[derive(Default)]
-pub struct Limiter {
+pub(crate) struct Limiter {
+    limits: Limits,
     runs: Counts,
     readers: Counts,
     bytes: Counts,
     /// Long CPU work.
-    pub cpu_offload: CpuOffload,
+    pub(crate) cpu_offload: CpuOffload,
     /// Notifies waiters that a run has released its slot.
     freed: Arc<Notify>,
     /// How many started attempts wait for a slot.
@@ -50,16 +50,11 @@ struct Counted {
 
 /// A slot for one run or reader. Dropping it frees the slot.
 pub struct Slot {
-    load: MemoryReservation,
+    share: Share,
     freed: Option<Arc<Notify>>,
 }
 
 impl Slot {
-    /// A slot for a run that does not count against the limits.
-    pub fn none(limiter: &Limiter, tenant: &str) -> Self {
-        Self { load: limiter.load(tenant), freed: None }
-    }
-
     /// Notifies the waiters when this slot is freed.
     fn notifying(mut self, freed: &Arc<Notify>) -> Self {
         self.freed = Some(Arc::clone(freed));
@@ -69,21 +64,21 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.load.shrink_to(0);
+        self.share.shrink_to(0);
         if let Some(freed) = &self.freed {
             freed.notify_waiters();
         }
     }
 }
 
-/// Reserved memory of a tenant. Dropping it releases the memory.
-pub struct MemoryReservation {
+/// A tenant's share of a count. Dropping it gives the share back.
+struct Share {
     tenant: String,
     counts: Counts,
     held: usize,
 }
 
-impl MemoryReservation {
+impl Share {
     /// Takes more if `check` allows the new total and the tenant's new sum. One lock covers check
     /// and change, so concurrent requests cannot exceed a limit.
     fn take(
@@ -103,40 +98,8 @@ impl MemoryReservation {
         Ok(())
     }
 
-    /// Reserves more bytes before they are allocated, or returns the fault if a limit is exceeded.
-    pub fn grow(&mut self, more: usize, limits: &Limits) -> Result<(), Fault> {
-        let (most, most_of_own) = (limits.bytes_in_flight, limits.bytes_in_flight_per_tenant);
-        self.take(more, |total, own| {
-            if own > most_of_own {
-                return Err(takes_all());
-            }
-            let has_room = total <= most;
-            has_room
-                .then_some(())
-                .ok_or_else(|| Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0))
-        })
-    }
-
-    /// Reserves more bytes for an answer that a tenant must get even if its requests have used all
-    /// of its memory. It may use the tenant's reserve.
-    pub fn grow_beyond(&mut self, more: usize, limits: &Limits) -> Result<(), Fault> {
-        let most = limits.bytes_in_flight_per_tenant.saturating_add(RESERVE);
-        self.take(more, |_, own| if own > most { Err(takes_all()) } else { Ok(()) })
-    }
-
-    /// How many bytes are reserved.
-    pub fn held(&self) -> usize {
-        self.held
-    }
-
-    /// Counts bytes without a check of the limits.
-    pub(crate) fn grow_anyway(&mut self, more: usize) {
-        // The check accepts everything, so this cannot fail.
-        let _ = self.take(more, |_, _| Ok(()));
-    }
-
-    /// Releases all but this many bytes.
-    pub fn shrink_to(&mut self, held: usize) {
+    /// Gives back all but this much.
+    fn shrink_to(&mut self, held: usize) {
         let less = self.held.saturating_sub(held);
         if less == 0 {
             return;
@@ -153,9 +116,56 @@ impl MemoryReservation {
     }
 }
 
-impl Drop for MemoryReservation {
+impl Drop for Share {
     fn drop(&mut self) {
         self.shrink_to(0);
+    }
+}
+
+/// Reserved memory of a tenant. Dropping it releases the memory.
+pub struct MemoryReservation {
+    share: Share,
+    /// The most bytes of all tenants, and of this one.
+    most: usize,
+    most_of_own: usize,
+}
+
+impl MemoryReservation {
+    /// Reserves more bytes before they are allocated, or returns the fault if a limit is exceeded.
+    pub fn grow(&mut self, more: usize) -> Result<(), Fault> {
+        let (most, most_of_own) = (self.most, self.most_of_own);
+        self.share.take(more, |total, own| {
+            if own > most_of_own {
+                return Err(takes_all());
+            }
+            let has_room = total <= most;
+            has_room
+                .then_some(())
+                .ok_or_else(|| Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0))
+        })
+    }
+
+    /// Reserves more bytes for an answer that a tenant must get even if its requests have used all
+    /// of its memory. It may use the tenant's reserve.
+    pub fn grow_beyond(&mut self, more: usize) -> Result<(), Fault> {
+        let most = self.most_of_own.saturating_add(RESERVE);
+        self.share.take(more, |_, own| if own > most { Err(takes_all()) } else { Ok(()) })
+    }
+
+    /// How many bytes are reserved.
+    pub fn held(&self) -> usize {
+        self.share.held
+    }
+
+    /// Counts bytes without a check of the limits.
+    pub(crate) fn grow_anyway(&mut self, more: usize) {
+        // The check accepts everything, so this cannot fail.
+        let _ = self.share.take(more, |_, _| Ok(()));
+    }
+
+    /// Releases all but this many bytes.
+    pub fn shrink_to(&mut self, held: usize) {
+        self.share.shrink_to(held);
     }
 }
 
@@ -164,8 +174,8 @@ impl Counts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn load(&self, tenant: &str) -> MemoryReservation {
-        MemoryReservation { tenant: tenant.to_owned(), counts: self.clone(), held: 0 }
+    fn share_of(&self, tenant: &str) -> Share {
+        Share { tenant: tenant.to_owned(), counts: self.clone(), held: 0 }
     }
 
     /// Takes a slot, if `check` allows it.
@@ -174,9 +184,9 @@ impl Counts {
         tenant: &str,
         check: impl FnOnce(usize, usize) -> Result<(), Fault>,
     ) -> Result<Slot, Fault> {
-        let mut load = self.load(tenant);
-        load.take(1, check)?;
-        Ok(Slot { load, freed: None })
+        let mut share = self.share_of(tenant);
+        share.take(1, check)?;
+        Ok(Slot { share, freed: None })
     }
 }
 
@@ -197,6 +207,20 @@ impl Drop for Queued<'_> {
 }
 
 impl Limiter {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            runs: Counts::default(),
+            readers: Counts::default(),
+            bytes: Counts::default(),
+            cpu_offload: CpuOffload::default(),
+            freed: Arc::default(),
+            queued: AtomicUsize::default(),
+            refused: Mutex::default(),
+            rates: Mutex::default(),
+        }
+    }
+
     /// Refuses a tenant that recently exceeded its rate. The fault has the remaining wait.
     pub(crate) fn check_rate(&self, tenant: &str) -> Result<(), Fault> {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
@@ -220,19 +244,19 @@ impl Limiter {
     }
 
     /// Counts a request that starts no run against the tenant's rate.
-    pub fn take_rate(&self, tenant: &str, limits: &Limits) -> Result<(), Fault> {
+    pub(crate) fn take_rate(&self, tenant: &str) -> Result<(), Fault> {
         self.check_rate(tenant)?;
-        let per_minute = NonZeroU32::new(limits.requests_per_minute);
+        let per_minute = NonZeroU32::new(self.limits.requests_per_minute);
         let quota = Quota { per_minute, ..Quota::UNLIMITED };
         let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
         rates.take(tenant.to_owned(), &quota, Instant::now()).map_err(refusal)
     }
 
     /// Takes a slot for a new run. Attempts that wait in the queue go first.
-    pub(crate) fn take_run(&self, tenant: &str, limits: &Limits) -> Result<Slot, Fault> {
+    pub(crate) fn take_run(&self, tenant: &str) -> Result<Slot, Fault> {
         let queued = self.queued.load(Ordering::Relaxed);
         let slot = self.runs.take(tenant, |total, _| {
-            let has_room = total.saturating_add(queued) <= limits.runs;
+            let has_room = total.saturating_add(queued) <= self.limits.runs;
             has_room
                 .then_some(())
                 .ok_or_else(|| Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0))
@@ -242,7 +266,8 @@ impl Limiter {
 
     /// Waits for a slot for the next attempt of a run. The run was admitted when it started, so it
     /// is never refused.
-    pub(crate) async fn wait_for_run(&self, tenant: &str, limits: &Limits) -> Slot {
+    pub(crate) async fn wait_for_run(&self, tenant: &str) -> Slot {
+        let limits = &self.limits;
         let _queued = Queued::new(self);
         loop {
             // Subscribe before the check, so that no notification is missed.
@@ -260,20 +285,29 @@ impl Limiter {
         }
     }
 
+    /// A slot for a run that does not count against the limits.
+    pub(crate) fn uncounted_run(&self, tenant: &str) -> Slot {
+        Slot { share: self.runs.share_of(tenant), freed: None }
+    }
+
     /// Creates an empty memory reservation for a request.
-    pub fn load(&self, tenant: &str) -> MemoryReservation {
-        self.bytes.load(tenant)
+    pub(crate) fn reserve(&self, tenant: &str) -> MemoryReservation {
+        MemoryReservation {
+            share: self.bytes.share_of(tenant),
+            most: self.limits.bytes_in_flight,
+            most_of_own: self.limits.bytes_in_flight_per_tenant,
+        }
     }
 
     /// How many open responses a tenant has.
-    pub fn readers_of(&self, tenant: &str) -> usize {
+    pub(crate) fn readers_of(&self, tenant: &str) -> usize {
         self.readers.lock().by_tenant.get(tenant).copied().unwrap_or(0)
     }
 
     /// Takes a slot for an open response.
-    pub fn take_reader(&self, tenant: &str, limits: &Limits) -> Result<Slot, Fault> {
+    pub(crate) fn take_reader(&self, tenant: &str) -> Result<Slot, Fault> {
         self.readers.take(tenant, |_, own| {
-            let has_room = own <= limits.readers_per_tenant;
+            let has_room = own <= self.limits.readers_per_tenant;
             has_room
                 .then_some(())
                 .ok_or_else(|| Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0))

@@ -18,7 +18,7 @@ const MOST_VIEWERS: usize = 64;
 
 /// The live facts of all open streams.
 #[derive(Default)]
-pub struct Live(Mutex<HashMap<Uuid, Arc<Facts>>>);
+pub(crate) struct Live(Mutex<HashMap<Uuid, Arc<Facts>>>);
 
 /// The live facts of one stream.
 pub struct Facts {
@@ -62,6 +62,9 @@ pub struct Viewer {
     pub left: Option<(Timestamp, Parting)>,
     /// The packet after which it began to read.
     pub start: u64,
+    /// If its request repeats an earlier one: the number of complete blocks or items of the answer
+    /// that the client has.
+    pub attached_behind: Option<u64>,
     cursor: Arc<AtomicU64>,
 }
 
@@ -84,7 +87,7 @@ impl Live {
     }
 
     /// Returns the facts of a stream, if this process has any.
-    pub fn get(&self, stream: Uuid) -> Option<Arc<Facts>> {
+    pub(crate) fn get(&self, stream: Uuid) -> Option<Arc<Facts>> {
         self.lock().get(&stream).cloned()
     }
 
@@ -102,7 +105,7 @@ impl Live {
 
     /// Forgets streams that no relay writes, no viewer reads, and that do not wait for their
     /// client.
-    pub fn forget_done(&self, waits: impl Fn(Uuid) -> bool) {
+    pub(crate) fn forget_done(&self, waits: impl Fn(Uuid) -> bool) {
         self.lock().retain(|stream, facts| {
             let is_open = !facts.is_closed.load(Ordering::Relaxed) && waits(*stream);
             facts.is_at_work.load(Ordering::Relaxed) || facts.lock().present > 0 || is_open
@@ -110,7 +113,7 @@ impl Live {
     }
 
     /// Counts running and waiting runs by agent, for the visible tenants.
-    pub fn by_agent(&self, sees: impl Fn(&str) -> bool) -> HashMap<String, (u64, u64)> {
+    pub(crate) fn by_agent(&self, sees: impl Fn(&str) -> bool) -> HashMap<String, (u64, u64)> {
         let mut counts = HashMap::<String, (u64, u64)>::new();
         for facts in self.lock().values().filter(|facts| sees(&facts.tenant)) {
             let count = counts.entry(facts.agent.clone()).or_default();
@@ -203,18 +206,20 @@ pub struct Viewing {
 }
 
 impl Viewing {
-    /// Registers a viewer that begins to read after packet `start`.
-    pub fn new(engine: &Engine, run: &Run, start: u64) -> Self {
+    /// Registers a viewer that begins to read after packet `start`. `attached_behind` is that of
+    /// [`Viewer`].
+    pub fn new(engine: &Engine, run: &Run, start: u64, attached_behind: Option<u64>) -> Self {
         let facts = engine.live.of(run);
         let cursor = Arc::new(AtomicU64::new(start));
-        let viewer =
-            Viewer { joined_at: engine.wall.now(), left: None, start, cursor: Arc::clone(&cursor) };
+        let (joined_at, left, place) = (engine.wall.now(), None, Arc::clone(&cursor));
+        let viewer = Viewer { joined_at, left, start, attached_behind, cursor: place };
         let mut watching = facts.lock();
         let number = watching.next;
         watching.next += 1;
         watching.present += 1;
         watching.sum.joined += 1;
         watching.sum.resumed += u64::from(start > 0);
+        watching.sum.attached += u64::from(attached_behind.is_some());
         if watching.viewers.len() >= MOST_VIEWERS {
             // The list is full: remove the first viewer that has left. Without one, the new viewer
             // only adds to the sums.

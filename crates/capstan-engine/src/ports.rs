@@ -6,13 +6,13 @@ use capstan_journal::{Quota, Retention, Run};
 use capstan_protocol::Fault;
 use uuid::Uuid;
 
-use super::ask::Ask;
+use super::ask::{Ask, RequestBody};
 use super::settings::Limits;
 
 /// The protocols in which clients request runs.
 pub trait Protocols: Send + Sync + 'static {
     /// Decodes the body of a run that came in this protocol; `None` if the protocol is unknown.
-    fn decode(&self, protocol: &str, body: &[u8]) -> Option<Result<Ask, Fault>>;
+    fn decode(&self, protocol: &str, body: &RequestBody) -> Option<Result<Ask, Fault>>;
 
     /// Whether a run is stopped after it had no reader for a while. True if its client cannot come
     /// back for it.
@@ -84,7 +84,7 @@ impl Requester for ByGateway {
 
 /// No protocols: stored bodies cannot be decoded.
 impl Protocols for () {
-    fn decode(&self, _: &str, _: &[u8]) -> Option<Result<Ask, Fault>> {
+    fn decode(&self, _: &str, _: &RequestBody) -> Option<Result<Ask, Fault>> {
         None
     }
 

@@ -67,7 +67,7 @@ pub async fn session(
 /// Sessions that were erased within the last minute, so that concurrent requests to erase them get
 /// the same answer. The journal has no trace of an erased session, and this cache only has a hash.
 #[derive(Default)]
-pub struct Erased {
+pub(crate) struct Erased {
     latest: Mutex<VecDeque<(Instant, u64)>>,
     hasher: RandomState,
 }
@@ -92,7 +92,7 @@ impl Erased {
     }
 
     /// Whether this session was erased within the last minute.
-    pub fn has(&self, tenant: &str, session: &str) -> bool {
+    pub(crate) fn has(&self, tenant: &str, session: &str) -> bool {
         let number = self.hasher.hash_one((tenant, session));
         self.lock().iter().any(|(_, erased)| *erased == number)
     }

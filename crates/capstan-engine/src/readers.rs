@@ -24,7 +24,7 @@ const ANNOUNCE_AHEAD: Duration = Duration::from_secs(10);
 
 /// The readers of each run, and the times at which clients were told to retry.
 #[derive(Default)]
-pub struct Readers {
+pub(crate) struct Readers {
     counts: Mutex<HashMap<Uuid, usize>>,
     expected: Mutex<HashMap<String, Expected>>,
     /// A number for the last time at which the last reader left a run. A wait with an older number
@@ -44,7 +44,7 @@ fn lock<T>(all: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Readers {
     /// A client of this tenant was told to retry after this delay, maybe for a run without readers.
-    pub fn expect(&self, engine: &Engine, tenant: &str, within: Duration) {
+    pub(crate) fn expect(&self, engine: &Engine, tenant: &str, within: Duration) {
         let (now, mut expected) = (Instant::now(), lock(&self.expected));
         expected.retain(|_, expected| expected.announced_until > now);
         let within = within.min(MAX_WAIT);

@@ -16,21 +16,6 @@ pub(crate) const UNWELL: Duration = Duration::from_millis(500);
 const RECOVERY: Duration = Duration::from_secs(10);
 
 impl Engine {
-    /// The journal has failed for good. Open responses are cut, so that no client takes its stream
-    /// for complete.
-    pub(crate) fn break_off(&self) {
-        self.broken.cancel();
-        self.ended.cancel();
-    }
-
-    /// Cancels everything after a fatal error: the gateway refuses requests and ends open
-    /// responses.
-    pub fn give_up(&self) {
-        [&self.draining, &self.stopped, &self.closing, &self.ended]
-            .into_iter()
-            .for_each(|token| token.cancel());
-    }
-
     /// The current health of the journal.
     pub fn journal_health(&self) -> Health {
         self.journal.store().health().borrow().clone()

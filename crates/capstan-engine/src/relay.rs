@@ -317,9 +317,7 @@ impl Relay {
                 engine.clock.sleep(Timer::Again, wait).await;
             }
             if slot.is_none() {
-                *slot = Some(
-                    engine.limiter.wait_for_run(&self.run.tenant, &engine.settings.limits).await,
-                );
+                *slot = Some(engine.limiter.wait_for_run(&self.run.tenant).await);
             }
         };
         tokio::select! {

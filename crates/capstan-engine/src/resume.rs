@@ -10,13 +10,21 @@ pub struct ResumePoint {
     pub cursor: Option<LastEventId>,
     /// The `seq` of the last packet that the client has.
     pub after: Option<u64>,
+    /// The number of complete blocks or items that the client has, in protocols without cursors.
+    /// The face leaves them out, and the viewer reads from the beginning.
+    pub behind: u64,
 }
 
 impl ResumePoint {
     /// Resumes after a cursor. It may point between two parts that a face makes of one packet. This
     /// lets a face use numbers of its own, if it can map them to packets.
     pub fn at(cursor: Cursor) -> Self {
-        Self { cursor: Some(LastEventId::At(cursor)), after: None }
+        Self { cursor: Some(LastEventId::At(cursor)), ..Self::default() }
+    }
+
+    /// Resumes behind so many complete blocks or items.
+    pub fn behind(parts: usize) -> Self {
+        Self { behind: u64::try_from(parts).unwrap_or(u64::MAX), ..Self::default() }
     }
 
     /// Sets the sequence number to use if there is no cursor.

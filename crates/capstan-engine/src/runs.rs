@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use capstan_journal::{ArmedBy, Claim, ErrorKind, Found, JournalError, Quota, Run, RunState};
 use capstan_protocol::{Fault, FaultKind};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::ask::Ask;
+use crate::ask::{Ask, RequestBody};
 use crate::events::Happened;
 use crate::faults::{JOURNAL_RETRY, journal_fault};
 use crate::limits::{MemoryReservation, Slot};
@@ -32,8 +31,8 @@ pub async fn start_internal(
     let claimed = engine.journal.claim(claim, quota).await?;
     if claimed.is_new {
         let tenant = claimed.run.tenant.clone();
-        let slot = Some(Slot::none(&engine.limiter, &tenant));
-        let room = RunReservation { slot, load: engine.limiter.load(&tenant) };
+        let slot = Some(engine.limiter.uncounted_run(&tenant));
+        let room = RunReservation { slot, load: engine.reserve(&tenant) };
         relay::spawn(engine, agent, claimed.run, Arc::new(ask), None, room, None);
     }
     Ok(())
@@ -47,9 +46,9 @@ pub struct Start<'a> {
     pub key: String,
     /// The decoded request.
     pub ask: &'a Arc<Ask>,
-    /// The original body. The gateway decodes it again to start a later attempt itself.
-    pub body: Bytes,
-    /// The hash of the body, which identifies a repeated request.
+    /// The body. The gateway decodes it again to start a later attempt itself.
+    pub body: &'a RequestBody,
+    /// The hash that identifies a repeated request.
     pub hash: [u8; 32],
     /// The agent that the path names.
     pub agent: Option<&'a str>,
@@ -194,7 +193,7 @@ async fn admit(engine: &Engine, start: &Start<'_>) -> Result<Slot, Fault> {
     let turns = engine.journal.store().turn_count(start.tenant, &start.ask.session).await;
     conversation::check_results(engine, start.tenant, start.ask, turns.map_err(journal_fault)?)
         .await?;
-    engine.limiter.take_run(start.tenant, &engine.settings.limits)
+    engine.limiter.take_run(start.tenant)
 }
 
 fn claim_of(engine: &Engine, start: &Start<'_>, agent: &Registered) -> Claim {
@@ -210,7 +209,7 @@ fn claim_of(engine: &Engine, start: &Start<'_>, agent: &Registered) -> Claim {
         previous_response: start.ask.previous.map(|stream| stream.to_string()),
         face: start.face.to_owned(),
         body_hash: start.hash,
-        body: start.body.clone(),
+        body: start.body.bytes().clone(),
         max_attempts: agent.agent.max_attempts(),
         accepts_reset: start.accepts_reset || announced,
         is_unseen: start.is_unseen,
@@ -234,8 +233,8 @@ async fn attach(
         return Err(Fault::new(FaultKind::RequestConflict));
     }
     // Check the cursor first: an invalid one must not start an attempt.
-    again.point.in_run(&run)?;
-    engine.emit(&run, Happened::Attached);
+    let after = again.point.in_run(&run)?;
+    engine.emit(&run, Happened::Attached { after, behind: again.point.behind });
     if run.state != RunState::Waiting {
         return Ok(run);
     }
@@ -263,9 +262,9 @@ pub(crate) async fn arm(
         Some((ask, load)) => (Arc::clone(ask), load),
         None => {
             let body = store.body(run.stream_id).await.map_err(journal_fault)?.unwrap_or_default();
-            let mut load = engine.limiter.load(&run.tenant);
+            let mut load = engine.reserve(&run.tenant);
             load.grow_anyway(body.len().saturating_mul(3));
-            let ask = engine.asked(&run, &body)?;
+            let ask = engine.asked(&run, body)?;
             engine.prepare(&run, &ask).await;
             (Arc::new(ask), load)
         }

@@ -162,7 +162,7 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             run: Duration::from_secs(3600),
-            idle: Duration::from_secs(120),
+            idle: Duration::from_secs(330),
             request: Duration::from_secs(30),
             heartbeat: Duration::from_secs(15),
             waiting: Duration::from_secs(300),

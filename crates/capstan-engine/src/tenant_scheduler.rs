@@ -1,8 +1,8 @@
-//! A tenant's lane to the runtime's threads. The runtime has one line for all who are woken:
-//! whoever wakes a thousand tasks at once has everybody else's wait behind them. So few of a
-//! tenant's stand in that line at a time, and the next is called when one of them has had its turn.
-//! And while others ask as well, what its tasks take is paid for in time: a lane that has had its
-//! share of the processors rests.
+//! A scheduler queue per tenant in front of the runtime's run queue. The runtime has one queue for
+//! all tasks: if one tenant wakes a thousand tasks at once, all others wait behind them. So only a
+//! few tasks of a tenant are in the runtime's queue at a time, and the next one follows when one
+//! has had its turn. While other tenants are active as well, the time of a tenant's tasks counts
+//! against its share of the processors. A queue that has used its share pauses.
 
 mod slot;
 #[cfg(test)]
@@ -18,21 +18,22 @@ use tokio::time::{Instant, sleep_until};
 
 pub use slot::{ScheduledTask, TaskSlot};
 
-/// As much as is had in this time is had at once: a page that is opened asks for twenty things.
+/// The burst that a queue may use at once: opening a page causes about twenty requests.
 const AT_ONCE: Duration = Duration::from_millis(20);
-/// For how long somebody who has asked counts as one who asks.
+/// How long a tenant counts as active after a request.
 const LATELY: Duration = Duration::from_secs(1);
-/// The most that a lane is ever behind.
+/// The most time that a queue can owe.
 const LONGEST_DEBT: Duration = Duration::from_secs(1);
-/// After this a few tasks have their turn, however far behind: a stream that gets nothing for
-/// longer would look stuck.
-const LONGEST_REST: Duration = Duration::from_millis(50);
-/// What a packet takes in the journal and in the kernel on its way from its agent to whoever
-/// watches, and a byte of it beside that.
+/// The longest pause of a queue. Then a few of its tasks run, however much it owes: a stream
+/// without packets for longer would look stuck.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// The time that a packet takes in the journal and in the kernel on its way to a viewer, and the
+/// time for each of its bytes.
 const PACKET: Duration = Duration::from_nanos(1_000);
 const BYTE: Duration = Duration::from_nanos(1);
 
-/// What so many packets of so many bytes take elsewhere, where it cannot be seen whose they are.
+/// The time that packets take outside of the tenant's own tasks, where it cannot be measured per
+/// tenant.
 pub(crate) fn work_of(packets: usize, bytes: usize) -> Duration {
     let times = |each: Duration, count: usize| {
         each.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
@@ -40,72 +41,72 @@ pub(crate) fn work_of(packets: usize, bytes: usize) -> Duration {
     times(PACKET, packets) + times(BYTE, bytes)
 }
 
-/// How many this process may use. To ask for it takes a while.
+/// The number of processors for this process. Computed once, because the query is slow.
 static PROCESSORS: LazyLock<usize> =
     LazyLock::new(|| available_parallelism().map_or(1, usize::from));
 
-/// How many of a tenant's may be awake while nobody else asks: two for each processor, so that none
-/// idles between one and the next.
+/// How many tasks of a tenant may be awake while no other tenant is active: two per processor, so
+/// that none idles between two tasks.
 static WIDE: LazyLock<usize> = LazyLock::new(|| 2 * *PROCESSORS);
 
-/// The lanes of all tenants that are here.
-pub struct TenantScheduler {
+/// The queues of all active tenants.
+pub(crate) struct TenantScheduler {
     by_tenant: Mutex<HashMap<String, Arc<TenantQueue>>>,
-    asking: Arc<Asking>,
-    /// What each may have, of one processor; no limit if zero.
+    active: Arc<ActiveTenants>,
+    /// The share of each tenant, in processors; 0 for no limit.
     share: f64,
 }
 
 impl TenantScheduler {
-    /// With a share of all processors for each, in hundredths.
+    /// `percent` is each tenant's share of all processors.
     pub(crate) fn new(percent: u32) -> Self {
         let share = f64::from(percent) / 100.0 * *PROCESSORS as f64;
-        Self { by_tenant: Mutex::default(), asking: Arc::default(), share }
+        Self { by_tenant: Mutex::default(), active: Arc::default(), share }
     }
 
-    /// A tenant asks: the present task, and the connection that it answers, go on in its lane.
-    /// False if the task is none that can wait in a lane.
-    pub fn enter(&self, tenant: &str) -> bool {
-        self.asking.note(tenant, Instant::now());
-        let seat = TaskSlot::current();
-        seat.inspect(|seat| seat.enter(&self.of(tenant))).is_some()
+    /// Records a request of a tenant. The present task and its connection continue in the tenant's
+    /// queue. Returns false if the task is not a scheduled one.
+    pub(crate) fn enter(&self, tenant: &str) -> bool {
+        self.active.note(tenant, Instant::now());
+        let slot = TaskSlot::current();
+        slot.inspect(|slot| slot.enter(&self.of(tenant))).is_some()
     }
 
-    /// What goes on by itself, in its tenant's lane from its beginning.
+    /// A background task, which is in its tenant's queue from the start.
     pub(crate) fn task<F>(&self, tenant: &str, work: F) -> ScheduledTask<F> {
         ScheduledTask::new(Some(TaskSlot::new(Some(self.of(tenant)), None)), work)
     }
 
-    /// So much was done for a tenant where nobody could see it.
+    /// Adds time that was used for a tenant outside of its tasks.
     pub(crate) fn pay(&self, tenant: &str, took: Duration) {
-        let lane = self.of(tenant);
-        lane.pay(&mut lane.line(), took, Instant::now());
+        let queue = self.of(tenant);
+        queue.pay(&mut queue.line(), took, Instant::now());
     }
 
     fn of(&self, tenant: &str) -> Arc<TenantQueue> {
         let mut scheduler = self.by_tenant.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(lane) = scheduler.get(tenant) {
-            return Arc::clone(lane);
+        if let Some(queue) = scheduler.get(tenant) {
+            return Arc::clone(queue);
         }
         let now = Instant::now();
-        // Only those remain that some task is in, and those that have had more than their share.
-        scheduler.retain(|_, lane| Arc::strong_count(lane) > 1 || lane.line().is_behind(now));
+        // Keeps queues with tasks, and those that have exceeded their share.
+        scheduler.retain(|_, queue| Arc::strong_count(queue) > 1 || queue.line().is_behind(now));
         let payer = Payer {
             tenant: tenant.to_owned(),
-            asking: Arc::clone(&self.asking),
+            active: Arc::clone(&self.active),
             share: self.share,
         };
-        let lane = TenantQueue::new(*WIDE, Some(payer));
-        scheduler.insert(tenant.to_owned(), Arc::clone(&lane));
-        lane
+        let queue = TenantQueue::new(*WIDE, Some(payer));
+        scheduler.insert(tenant.to_owned(), Arc::clone(&queue));
+        queue
     }
 }
 
-/// The last two that have asked, and when.
+/// The last two active tenants, and when they were active.
 #[derive(Default)]
-struct Asking(Mutex<[Option<(String, Instant)>; 2]>);
+struct ActiveTenants(Mutex<[Option<(String, Instant)>; 2]>);
 
-impl Asking {
+impl ActiveTenants {
     fn note(&self, tenant: &str, now: Instant) {
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let [last, other] = &mut *latest;
@@ -118,7 +119,7 @@ impl Asking {
         }
     }
 
-    fn has_others(&self, tenant: &str, now: Instant) -> bool {
+    fn has_other_tenants(&self, tenant: &str, now: Instant) -> bool {
         let latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_other =
             |(name, then): &(String, Instant)| name != tenant && now.duration_since(*then) < LATELY;
@@ -131,26 +132,26 @@ struct TenantQueue {
     line: Mutex<QueueState>,
 }
 
-/// Whose lane it is.
+/// The tenant of a queue.
 struct Payer {
     tenant: String,
-    asking: Arc<Asking>,
+    active: Arc<ActiveTenants>,
     share: f64,
 }
 
 impl Payer {
-    /// How many may be awake beside others': as many as may be at work.
+    /// How many tasks may be awake beside other tenants' tasks: as many as can run at once.
     fn narrow(&self) -> usize {
         (self.share.ceil() as usize).max(1)
     }
 }
 
 struct QueueState {
-    /// How many may be awake.
+    /// The most tasks that may be awake.
     room: usize,
     awake: usize,
     waiting: VecDeque<Arc<TaskSlot>>,
-    /// Until when its share would have lasted for what it has had.
+    /// The time until which the used processor time is covered by the share.
     paid_until: Option<Instant>,
     is_resting: bool,
 }
@@ -173,8 +174,8 @@ impl TenantQueue {
         Arc::new(Self { payer, line: Mutex::new(line) })
     }
 
-    /// Where requests wait of which it is not known yet whose they are.
-    fn of_strangers() -> Arc<Self> {
+    /// The queue of requests whose tenant is not known yet.
+    fn of_unknown_tenant() -> Arc<Self> {
         Self::new(1, None)
     }
 
@@ -182,34 +183,34 @@ impl TenantQueue {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is room for one more; if not, it waits.
-    fn admits(&self, seat: &Arc<TaskSlot>) -> bool {
+    /// Whether another task may be awake. If not, it waits.
+    fn admits(&self, slot: &Arc<TaskSlot>) -> bool {
         let mut line = self.line();
         let is_free = line.awake < line.room && !line.is_resting;
         if is_free {
             line.awake += 1;
         } else {
-            line.waiting.push_back(Arc::clone(seat));
+            line.waiting.push_back(Arc::clone(slot));
         }
         is_free
     }
 
-    /// One has had its turn, which took so long. It is the next one's, unless the lane has had its
-    /// share.
-    fn pass_on(self: &Arc<Self>, took: Duration, now: Instant) {
+    /// Ends the turn of a task, which took this long. The next task follows, unless the queue has
+    /// used its share.
+    fn end_turn(self: &Arc<Self>, took: Duration, now: Instant) {
         let mut line = self.line();
         line.awake -= 1;
         self.pay(&mut line, took, now);
         if !line.is_resting && line.is_behind(now) {
-            line.is_resting = self.rests(line.paid_until.unwrap_or(now).min(now + LONGEST_REST));
+            line.is_resting = self.pause(line.paid_until.unwrap_or(now).min(now + LONGEST_PAUSE));
         }
         drop(line);
-        self.call_on();
+        self.wake_next();
     }
 
     fn pay(&self, line: &mut QueueState, took: Duration, now: Instant) {
         let Some(payer) = self.payer.as_ref().filter(|payer| payer.share > 0.0) else { return };
-        if !payer.asking.has_others(&payer.tenant, now) {
+        if !payer.active.has_other_tenants(&payer.tenant, now) {
             line.room = *WIDE;
             return;
         }
@@ -219,19 +220,19 @@ impl TenantQueue {
         line.paid_until = Some((began + took.div_f64(payer.share)).min(now + LONGEST_DEBT));
     }
 
-    /// Whether it can rest, which only a runtime's timer can end.
-    fn rests(self: &Arc<Self>, until: Instant) -> bool {
-        let (lane, runtime) = (Arc::clone(self), Handle::try_current());
+    /// Starts a pause. Returns false without a runtime, whose timer ends the pause.
+    fn pause(self: &Arc<Self>, until: Instant) -> bool {
+        let (queue, runtime) = (Arc::clone(self), Handle::try_current());
         let awakened = async move {
             sleep_until(until).await;
-            lane.line().is_resting = false;
-            lane.call_on();
+            queue.line().is_resting = false;
+            queue.wake_next();
         };
         runtime.map(|runtime| runtime.spawn(awakened)).is_ok()
     }
 
-    /// Calls as many as there is room for.
-    fn call_on(self: &Arc<Self>) {
+    /// Wakes as many tasks as may be awake.
+    fn wake_next(self: &Arc<Self>) {
         loop {
             let next = {
                 let mut line = self.line();

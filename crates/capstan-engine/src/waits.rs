@@ -27,7 +27,7 @@ pub(crate) struct Wait {
 
 /// The waiting runs of this process.
 #[derive(Default)]
-pub struct Waits {
+pub(crate) struct Waits {
     all: Mutex<All>,
     added: Notify,
 }
@@ -59,12 +59,12 @@ impl Waits {
     }
 
     /// Whether this run waits here.
-    pub fn has(&self, stream: Uuid) -> bool {
+    pub(crate) fn has(&self, stream: Uuid) -> bool {
         self.lock().by_stream.contains_key(&stream)
     }
 
     /// How many runs wait here.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.lock().by_stream.len()
     }
 

@@ -6,7 +6,7 @@
 mod call;
 mod card;
 mod fold;
-mod kept;
+mod message;
 pub(crate) mod methods;
 mod push;
 mod push_config;
@@ -15,7 +15,7 @@ mod rest;
 mod rows;
 mod rpc;
 mod task;
-mod words;
+mod version;
 mod writer;
 
 use std::sync::Arc;
@@ -32,9 +32,9 @@ use crate::face::delivery::{DueDelivery, WebhookMessage};
 use crate::face::reader::{self, ViewerKind};
 use crate::openapi::{Model, Routes, model};
 use call::{Call, Wrong};
-use capstan_engine::ask::Ask;
+use capstan_engine::ask::{Ask, RequestBody};
 use fold::Fold;
-use words::TaskState;
+use version::TaskState;
 use writer::A2aWriter;
 
 /// The name of this face in the records of runs.
@@ -83,8 +83,8 @@ impl Face for A2a {
             .any(|known| media_type.eq_ignore_ascii_case(known))
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
-        kept::from_a2a(body)
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
+        message::from_a2a(body)
     }
 
     /// A new artifact can replace the old one.
@@ -92,13 +92,13 @@ impl Face for A2a {
         true
     }
 
-    fn wants_collected(&self, parts: &Parts) -> bool {
-        let call = Call::of(parts);
+    fn wants_collected(&self, request: &Request<'_>) -> bool {
+        let call = Call::of(request.parts);
         call.wants_collected && call.is_blocking
     }
 
     /// Clients of this protocol never repeat a message themselves.
-    fn armed_by(&self, _: &Parts) -> ArmedBy {
+    fn armed_by(&self, _: &Request<'_>) -> ArmedBy {
         ArmedBy::Gateway
     }
 
@@ -118,7 +118,7 @@ impl Face for A2a {
         if !call.wants_collected {
             return None;
         }
-        let told = async {
+        let response = async {
             let ids = task::ids_of(cx, run, Some(request.ask.extras.payload.get())).await?;
             push::promise(cx, &call, run, &ids).await?;
             let whole = match call.is_blocking {
@@ -127,10 +127,10 @@ impl Face for A2a {
             };
             Ok(call.version.task_event(task::of_whole(call.version, &ids, &whole)))
         };
-        let asker = RefusalTarget::Client(request.parts, request.ask);
-        Some(match told.await {
+        let target = RefusalTarget::Client(request.parts, request.ask);
+        Some(match response.await {
             Ok(task) => call.answer(task),
-            Err(fault) => crate::face::refusal(cx, self, fault, asker).run_fault_response(),
+            Err(fault) => crate::face::refusal(cx, self, fault, target).run_fault_response(),
         })
     }
 
@@ -138,13 +138,13 @@ impl Face for A2a {
         &self,
         cx: &FaceContext,
         fault: &Fault,
-        asker: RefusalTarget<'_>,
+        target: RefusalTarget<'_>,
     ) -> Option<Response> {
-        let call = match asker.parts().and_then(|parts| parts.extensions.get::<Call>()) {
+        let call = match target.parts().and_then(|parts| parts.extensions.get::<Call>()) {
             Some(call) => call.clone(),
-            None => Call::at(asker.path()),
+            None => Call::at(target.path()),
         };
-        Some(call.refuse(&Wrong::of(fault, cx.engine.settings.exposure)))
+        Some(call.refuse(&Wrong::of(fault, cx.engine.settings().exposure)))
     }
 
     async fn open(

@@ -40,7 +40,7 @@ use crate::face::FaceContext;
 use crate::face::reader::{ViewerKind, sse_response};
 use crate::identity::caller::Caller;
 use crate::openapi::{Model, Routes, model};
-use capstan_engine::ask::Ask;
+use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::faults::journal_fault;
 use facts::{Facts, declares_version, form};
 use fold::{Fold, State, is_transient, reset_of};
@@ -54,10 +54,10 @@ const NAME: &str = "ag-ui";
 /// Parts from here on number the events that bring a late joiner up to date, not those of the
 /// packet. A joiner that was cut among them resumes among them.
 const PREAMBLE: u32 = 1 << 20;
-/// Part 1 of a TRANSIENT error is the CUSTOM event for it once it is history. Later parts end a
-/// response.
+/// Part 1 of a TRANSIENT error is the CUSTOM event that reports it after the run went on. Later
+/// parts end a response.
 const HISTORY: u32 = 1;
-/// The most packets at the end of a stream that say how it ended, or that it waits.
+/// The number of packets at the end of a stream that show how it ended, or that it waits.
 const END_PACKETS: u64 = 2;
 
 /// Where a reader begins.
@@ -115,7 +115,7 @@ impl Face for Agui {
         EventBody::KINDS
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
         ask::from_agui(body)
     }
 
@@ -130,16 +130,16 @@ impl Face for Agui {
         &self,
         cx: &FaceContext,
         fault: &Fault,
-        asker: RefusalTarget<'_>,
+        target: RefusalTarget<'_>,
     ) -> Option<Response> {
-        let is_v1 = match asker {
+        let is_v1 = match target {
             RefusalTarget::BeforeFace(_) | RefusalTarget::Undecoded(_) => return None,
             RefusalTarget::Client(..) if fault.kind() == FaultKind::InvalidRequest => return None,
             RefusalTarget::Viewer(_) => false,
             RefusalTarget::Client(_, ask) => ask.protocol_version.is_some(),
         };
         let now = Some(Timestamp::now().as_millis());
-        let error = fault.to_run_error(cx.engine.settings.exposure).to_event(form(is_v1), now);
+        let error = fault.to_run_error(cx.engine.settings().exposure).to_event(form(is_v1), now);
         let mut frame = Vec::new();
         write(cx, None, &OutgoingEvent::from(error), &mut frame);
         Some(sse_response(Body::from(frame)))
@@ -181,8 +181,7 @@ impl Agui {
         let declares_version = match opening.posted {
             Some(ask) => ask.protocol_version.is_some(),
             None => {
-                let body =
-                    cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+                let body = cx.engine.store().body(run.stream_id).await.map_err(journal_fault)?;
                 body.is_some_and(|body| declares_version(&body))
             }
         };
@@ -204,7 +203,7 @@ pub(super) struct AguiWriter {
     held: Option<StreamPacket>,
     /// The error after which the reader came back.
     reopened: Option<StreamPacket>,
-    /// A terminal event that the reader has already.
+    /// A terminal event that the reader already has.
     end: Option<OutgoingEvent>,
 }
 
@@ -272,21 +271,25 @@ impl AguiWriter {
         seq: u64,
         part: u32,
     ) -> Result<Self, JournalError> {
-        let look = |told: &AguiTranscript| (told.preamble(), told.fold.clone());
+        let look = |transcript: &AguiTranscript| (transcript.preamble(), transcript.fold.clone());
         let (preamble, fold) = states.transcripts.at(cx, &facts, seq, look).await?;
         let places = (PREAMBLE + 1..).map(|part| Cursor::with_part(facts.stream, seq, part));
         let all = places.zip(preamble).filter(|(cursor, _)| cursor.part > Some(part));
-        let due = all.map(|(cursor, said)| (Some(cursor), said)).collect();
+        let due = all.map(|(cursor, outgoing)| (Some(cursor), outgoing)).collect();
         Ok(Self::new(states, fold, seq, (seq, u32::MAX), due))
     }
 
     fn write_due(&mut self, cx: &FaceContext, out: &mut Vec<u8>) {
-        for (cursor, said) in self.due.drain(..) {
-            write(cx, cursor.as_ref(), &said, out);
+        for (cursor, outgoing) in self.due.drain(..) {
+            write(cx, cursor.as_ref(), &outgoing, out);
         }
     }
 
-    async fn tell(&mut self, cx: &FaceContext, frames: &Frames) -> Result<BodyStep, JournalError> {
+    async fn write_frames(
+        &mut self,
+        cx: &FaceContext,
+        frames: &Frames,
+    ) -> Result<BodyStep, JournalError> {
         let mut is_over = false;
         for packet in frames.iter().filter_map(sse::decode_packet) {
             is_over = is_over || self.take(cx, packet).await?;
@@ -300,8 +303,8 @@ impl AguiWriter {
     async fn take(&mut self, cx: &FaceContext, packet: StreamPacket) -> Result<bool, JournalError> {
         // Another packet follows, so the error was only an attempt's.
         if let Some(held) = self.held.take() {
-            let said = self.fold.take(&held);
-            self.send(held.seq, 0, said);
+            let outgoing = self.fold.take(&held);
+            self.send(held.seq, 0, outgoing);
         }
         let (seq, is_seen) = (packet.seq, self.seen.0 == packet.seq && self.seen.1 > HISTORY);
         if is_transient(&packet) {
@@ -311,21 +314,21 @@ impl AguiWriter {
             self.held = Some(packet);
             return Ok(false);
         }
-        let said = match reset_of(&packet) {
+        let outgoing = match reset_of(&packet) {
             Some(reset) => {
-                let told =
+                let reading =
                     self.states.transcripts.at(cx, &self.fold.facts, seq, AguiTranscript::last_cut);
-                let cut = told.await?;
+                let cut = reading.await?;
                 self.fold.reset(&packet, &reset, &cut)
             }
             None => self.fold.take(&packet),
         };
         self.states.note(self.fold.facts.stream, seq, &self.fold.state);
-        Ok(self.send(seq, 0, said))
+        Ok(self.send(seq, 0, outgoing))
     }
 
-    /// The reader has events of an end after which the run went on. Makes the rest of them, or the
-    /// events that open the run again.
+    /// The reader has events of an end, but the run went on. Makes the remaining events of that
+    /// end, or the events that reopen the run.
     fn come_back(&mut self, packet: StreamPacket) -> bool {
         let ending = ending::interruption(&self.fold, &packet);
         let error_at = HISTORY + count(&ending);
@@ -354,12 +357,8 @@ impl AguiWriter {
         }
         let mut writer = Self::open(cx, states, run, facts, Begin::After(cursor)).await?;
         loop {
-            let frames = cx
-                .engine
-                .journal
-                .store()
-                .read(run.stream_id, writer.base, 1024, 1024 * 1024)
-                .await?;
+            let frames =
+                cx.engine.store().read(run.stream_id, writer.base, 1024, 1024 * 1024).await?;
             let Some(last) = frames.last() else {
                 return Ok(writer.end.is_some() && writer.due.is_empty());
             };
@@ -372,16 +371,17 @@ impl AguiWriter {
 
     /// Queues the events that the reader does not have yet, numbered after `part`. Returns true if
     /// they end the response.
-    fn send(&mut self, seq: u64, part: u32, said: Vec<OutgoingEvent>) -> bool {
+    fn send(&mut self, seq: u64, part: u32, outgoing: Vec<OutgoingEvent>) -> bool {
         let mut is_over = false;
-        for (part, said) in (part + 1..).zip(said) {
+        for (part, outgoing) in (part + 1..).zip(outgoing) {
             let is_new = (seq, part) > self.seen;
-            if said.is_terminal() {
+            if outgoing.is_terminal() {
                 is_over |= is_new;
-                self.end = Some(said.clone());
+                self.end = Some(outgoing.clone());
             }
             if is_new {
-                self.due.push((Some(Cursor::with_part(self.fold.facts.stream, seq, part)), said));
+                self.due
+                    .push((Some(Cursor::with_part(self.fold.facts.stream, seq, part)), outgoing));
             }
         }
         is_over
@@ -403,7 +403,7 @@ impl FaceWriter for AguiWriter {
     }
 
     fn frames<'a>(&'a mut self, cx: &'a FaceContext, frames: Frames) -> Emit<'a> {
-        Emit::Later(Box::pin(async move { self.tell(cx, &frames).await }))
+        Emit::Later(Box::pin(async move { self.write_frames(cx, &frames).await }))
     }
 
     fn caught_up(&mut self, cx: &FaceContext, state: RunState, view: ViewerKind) -> BodyStep {
@@ -437,11 +437,11 @@ impl FaceWriter for AguiWriter {
     }
 }
 
-/// The last packet that is not about the end of the run. A joiner gets everything up to it in one
-/// snapshot, so that nothing that it may have already comes as an event.
+/// Returns the last packet before those about the end of the run. A joiner gets everything up to it
+/// in one snapshot, so no event repeats what it already has.
 async fn before_end(cx: &FaceContext, run: &Run) -> Result<u64, JournalError> {
     let after = run.last_seq.saturating_sub(END_PACKETS);
-    let frames = cx.engine.journal.store().read(run.stream_id, after, 1024, 1024 * 1024).await?;
+    let frames = cx.engine.store().read(run.stream_id, after, 1024, 1024 * 1024).await?;
     let due = frames.iter().filter(|frame| frame.seq <= run.last_seq);
     let packets: Vec<StreamPacket> =
         due.filter_map(|frame| sse::decode_packet(&frame.bytes)).collect();
@@ -453,12 +453,12 @@ async fn before_end(cx: &FaceContext, run: &Run) -> Result<u64, JournalError> {
     Ok(last.map_or(after, |packet| packet.seq))
 }
 
-fn count(said: &[OutgoingEvent]) -> u32 {
-    u32::try_from(said.len()).unwrap_or(u32::MAX)
+fn count(outgoing: &[OutgoingEvent]) -> u32 {
+    u32::try_from(outgoing.len()).unwrap_or(u32::MAX)
 }
 
 /// Encodes and counts the queued events.
-fn write(cx: &FaceContext, id: Option<&Cursor>, said: &OutgoingEvent, out: &mut Vec<u8>) {
-    cx.observer.event(NAME, said.kind(), said.error_code());
-    said.encode(id, out);
+fn write(cx: &FaceContext, id: Option<&Cursor>, outgoing: &OutgoingEvent, out: &mut Vec<u8>) {
+    cx.observer.event(NAME, outgoing.kind(), outgoing.error_code());
+    outgoing.encode(id, out);
 }

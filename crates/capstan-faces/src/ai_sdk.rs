@@ -1,18 +1,18 @@
 //! The AI SDK face: a run as the stream of one UI message, for `useChat` that survives a reload.
 //!
-//! A chat finds its run by the store's own index, so a page needs no store of its own. `mapping`
-//! has the mapping, `message` decodes what a page sends, and `restate` serves runs that continue a
+//! The store's own index finds the run of a chat, so a page needs no database. `mapping` has the
+//! mapping, `message` decodes the messages of a page, and `replay` serves runs that continue a
 //! message.
 
 mod ask;
 mod chunk;
-mod elsewhere;
 mod event;
 mod fold;
 mod items;
+mod location;
 mod mapping;
 mod message;
-mod restate;
+mod replay;
 mod routes;
 mod start_index;
 mod writer;
@@ -26,15 +26,14 @@ use capstan_journal::{ArmedBy, NameKind, Run, RunState};
 use capstan_protocol::{Close, Fault, problem};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use uuid::Uuid;
 
 use super::{Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::face::post;
 use crate::face::reader::ViewerKind;
 use crate::face::{FaceContext, Items};
 use crate::openapi::{Model, Routes, model};
-use ask::{Manner, is_another};
-use capstan_engine::ask::Ask;
+use ask::RunOptions;
+use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::lookup;
 use chunk::{Chunk, KINDS};
@@ -65,7 +64,7 @@ impl Face for AiSdk {
     }
 
     fn request_headers(&self) -> &'static [&'static str] {
-        &["idempotency-key", elsewhere::PREFER]
+        &["idempotency-key", location::PREFER]
     }
 
     fn response_headers(&self) -> &'static [&'static str] {
@@ -85,32 +84,32 @@ impl Face for AiSdk {
         KINDS
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
         ask::from_ai_sdk(body)
     }
 
-    /// The key that the request has. Without one, the same body attaches, unless its run has
-    /// failed: then a person asks again.
+    /// The request's own key. Without one, the same body attaches, unless its run failed: then the
+    /// user wants another attempt.
     async fn key(&self, cx: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
         let given = request.parts.headers.get("idempotency-key").and_then(|key| key.to_str().ok());
         if let Some(key) = given.filter(|key| !key.is_empty()) {
             return Ok(key.to_owned());
         }
-        if is_another(request.body) {
-            return Ok(Uuid::now_v7().to_string());
+        if !request.ask.key.is_empty() {
+            return Ok(request.ask.key.clone());
         }
         let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
         let same = lookup::newest(&cx.engine, request.tenant, NameKind::BodyHash, &hash).await?;
         Ok(match same {
             None => format!("{NAME}:{hash}"),
             // All repeats find the same run.
-            Some(run) if came_to_nothing(&run) => format!("{NAME}:{hash}:{}", run.stream_id),
+            Some(run) if ended_without_answer(&run) => format!("{NAME}:{hash}:{}", run.stream_id),
             Some(run) => run.key,
         })
     }
 
     /// Pages do not repeat requests.
-    fn armed_by(&self, _request: &Parts) -> ArmedBy {
+    fn armed_by(&self, _: &Request<'_>) -> ArmedBy {
         ArmedBy::Gateway
     }
 
@@ -128,10 +127,10 @@ impl Face for AiSdk {
         &self,
         cx: &FaceContext,
         fault: &Fault,
-        asker: RefusalTarget<'_>,
+        target: RefusalTarget<'_>,
     ) -> Option<Response> {
-        let problem = fault.to_problem(cx.engine.settings.exposure);
-        let (kind, body) = match asker.parts().is_some_and(wants_problem) {
+        let problem = fault.to_problem(cx.engine.settings().exposure);
+        let (kind, body) = match target.parts().is_some_and(wants_problem) {
             true => (problem::CONTENT_TYPE, serde_json::to_string(&problem).unwrap_or_default()),
             false => ("text/plain; charset=utf-8", problem.detail.unwrap_or(problem.title)),
         };
@@ -164,11 +163,11 @@ impl Face for AiSdk {
         opening: ViewRequest<'_>,
     ) -> Result<Box<dyn FaceWriter>, Fault> {
         let run = opening.run;
-        let manner = match opening.posted {
-            Some(ask) => Manner::of(ask.extras.payload.get().as_bytes()),
-            None => manner_of(cx, run).await?,
+        let options = match opening.posted {
+            Some(ask) => RunOptions::of(ask.extras.payload.get().as_bytes()),
+            None => run_options(cx, run).await?,
         };
-        let (facts, cursor) = (Facts::new(run, manner), opening.point.cursor_in(run));
+        let (facts, cursor) = (Facts::new(run, options), opening.point.cursor_in(run));
         if let Some(StartIndex { first, .. }) = opening.parts.extensions.get() {
             return Ok(Box::new(AiSdkWriter::counted(run.stream_id, facts, *first)));
         }
@@ -189,13 +188,13 @@ impl Face for AiSdk {
         request: &Request<'_>,
         run: &Run,
     ) -> Option<Response> {
-        if !elsewhere::is_preferred(request.parts) {
+        if !location::is_preferred(request.parts) {
             return None;
         }
-        let told = elsewhere::response(cx, run, request.parts).await;
-        let asker = RefusalTarget::Client(request.parts, request.ask);
-        Some(told.unwrap_or_else(|fault| {
-            crate::face::refusal(cx, self, fault, asker).run_fault_response()
+        let response = location::response(cx, run, request.parts).await;
+        let target = RefusalTarget::Client(request.parts, request.ask);
+        Some(response.unwrap_or_else(|fault| {
+            crate::face::refusal(cx, self, fault, target).run_fault_response()
         }))
     }
 
@@ -212,20 +211,20 @@ impl Face for AiSdk {
         if let Some(start) = opening.parts.extensions.get::<StartIndex>() {
             start.name(headers);
         }
-        elsewhere::name(cx, opening.run, opening.parts, headers).await
+        location::name(cx, opening.run, opening.parts, headers).await
     }
 }
 
-/// The values in a run's body that decide how it is sent.
-async fn manner_of(cx: &FaceContext, run: &Run) -> Result<Manner, Fault> {
+/// The options of a run from its stored body.
+async fn run_options(cx: &FaceContext, run: &Run) -> Result<RunOptions, Fault> {
     if run.face != NAME {
-        return Ok(Manner::default());
+        return Ok(RunOptions::default());
     }
-    let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
-    Ok(Manner::of(&body.unwrap_or_default()))
+    let body = cx.engine.store().body(run.stream_id).await.map_err(journal_fault)?;
+    Ok(RunOptions::of(&body.unwrap_or_default()))
 }
 
-fn came_to_nothing(run: &Run) -> bool {
+fn ended_without_answer(run: &Run) -> bool {
     let is_cancelled = run.reason.as_deref() == Some(Close::CANCELLED);
     run.state == RunState::Closed && (run.fault.is_some() || is_cancelled)
 }

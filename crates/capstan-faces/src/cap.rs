@@ -26,7 +26,7 @@ use crate::identity::tickets;
 use crate::openapi::{Model, Routes};
 use crate::query;
 use crate::refusal::Refusal;
-use capstan_engine::ask::Ask;
+use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::resume::ResumePoint;
 
 /// The reconnection time that a response opens with, in milliseconds.
@@ -55,7 +55,7 @@ impl Face for Cap {
         routes::packets
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
         ask::from_cap(body)
     }
 
@@ -69,8 +69,8 @@ impl Face for Cap {
     }
 
     /// `Accept: application/json` without `text/event-stream` asks for one object.
-    fn wants_collected(&self, request: &Parts) -> bool {
-        let lists = |kind| header_lists(&request.headers, "accept", kind);
+    fn wants_collected(&self, request: &Request<'_>) -> bool {
+        let lists = |kind| header_lists(&request.parts.headers, "accept", kind);
         lists("application/json") && !lists("text/event-stream")
     }
 
@@ -80,7 +80,7 @@ impl Face for Cap {
         request: &Request<'_>,
         run: &Run,
     ) -> Option<Response> {
-        if !self.wants_collected(request.parts) {
+        if !self.wants_collected(request) {
             return None;
         }
         // The relay has counted the run's fault already.

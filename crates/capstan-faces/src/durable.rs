@@ -21,7 +21,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use super::{Face, FaceWriter, RefusalTarget, ViewRequest};
 use crate::face::FaceContext;
 use crate::openapi::{Model, Routes, model};
-use capstan_engine::ask::Ask;
+use capstan_engine::ask::{Ask, RequestBody};
 use items::{List, Shape};
 use writer::DurableWriter;
 
@@ -61,7 +61,7 @@ impl Face for Durable {
     }
 
     /// This protocol starts no runs.
-    fn decode(&self, _: &[u8]) -> Result<Ask, Fault> {
+    fn decode(&self, _: &RequestBody) -> Result<Ask, Fault> {
         Err(Fault::new(FaultKind::MethodNotAllowed))
     }
 
@@ -71,9 +71,9 @@ impl Face for Durable {
 
     /// Problem details, which its clients show unchanged. A write is refused with the reason.
     fn refuse(&self, cx: &FaceContext, fault: &Fault, _: RefusalTarget<'_>) -> Option<Response> {
-        let mut problem = fault.to_problem(cx.engine.settings.exposure);
+        let mut problem = fault.to_problem(cx.engine.settings().exposure);
         if fault.kind() == FaultKind::MethodNotAllowed {
-            problem.detail = Some(WHO_WRITES.to_owned());
+            problem.detail = Some(READ_ONLY.to_owned());
         }
         let mut response =
             Response::new(Body::from(serde_json::to_string(&problem).unwrap_or_default()));
@@ -112,6 +112,5 @@ impl Face for Durable {
     }
 }
 
-const WHO_WRITES: &str = "A stream here is written by its run: it is neither created, appended to \
- nor deleted by its readers. \
-     To start a run, POST to /v1/assist; to stop one, DELETE /v1/streams/{id}.";
+const READ_ONLY: &str = "A run writes its own stream. Clients can neither create, append to nor \
+ delete it. To start a run, POST to /v1/assist; to stop one, DELETE /v1/streams/{id}.";

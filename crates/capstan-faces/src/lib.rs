@@ -9,6 +9,7 @@ mod agui;
 mod ai_sdk;
 mod cap;
 mod durable;
+mod head_members;
 mod messages;
 mod openai;
 mod text_or;

@@ -13,6 +13,7 @@ mod cut_sessions;
 mod errors;
 mod event;
 mod parameters;
+mod repeat_hash;
 mod request;
 mod resume;
 mod routes;
@@ -26,20 +27,17 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Request as HttpRequest, State};
 use axum::response::Response;
-use bytes::Bytes;
 use capstan_agent::{Work, async_trait};
 use capstan_journal::{ArmedBy, Run};
 use capstan_protocol::{DecodeError, Dialect, Fault, ResponseFormat};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
-use serde_json::Value;
 
 use self::answer_events::{AnswerEvents, End};
 use self::collected::Packets;
 use self::cut_sessions::CutSessions;
 use self::event::Event;
-use self::request::Wants;
-use self::resume::Place;
+use self::resume::{Place, Question};
 use self::writer::MessagesWriter;
 use crate::face::FaceContext;
 use crate::face::models;
@@ -52,18 +50,13 @@ use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::identity::caller::Caller;
 use crate::openapi::{Model, Routes, model};
 use crate::refusal::{Refusal, RequestId};
-use capstan_engine::ask::{Ask, body_hash, decoded_body_hash, invalid};
-use capstan_engine::cpu_offload;
+use capstan_engine::ask::{Ask, RequestBody, invalid};
 use capstan_engine::interrupts;
 use capstan_engine::resume::ResumePoint;
 
 /// The face's name in the records of its runs.
 const NAME: &str = "anthropic-messages";
 const DIALECT: Dialect = Dialect::AnthropicMessages;
-
-/// The headers that identify the session, the agent and the prompt of a request.
-const ASKERS: [&str; 3] =
-    [routes::SESSION.name, "x-claude-code-agent-id", "x-claude-code-prompt-id"];
 
 /// Messages.
 #[derive(Default)]
@@ -103,7 +96,7 @@ impl Face for Messages {
         model::<Event<'_>>
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
         request::from_body(body)
     }
 
@@ -131,7 +124,7 @@ impl Face for Messages {
             return Ok(place.key.clone());
         }
         let max_tokens = request.ask.extras.parameters.max_tokens;
-        let may_repeat = |run: &Run| self.may_repeat(run, parts, max_tokens);
+        let may_repeat = |run: &Run| self.may_repeat(cx, run, parts, max_tokens);
         if !has_session(parts) || parts.headers.contains_key(KEY.name) {
             let may_repeat: MayRepeat<'_> = &may_repeat;
             let may_repeat = Some(may_repeat).filter(|_| repeats::is_repeat(parts));
@@ -142,9 +135,9 @@ impl Face for Messages {
         Ok(found.map_or_else(|| session_run::key(max_tokens), |run| run.key))
     }
 
-    /// A client cannot resume within an answer.
-    fn resume_point(&self, _: &Parts) -> Result<ResumePoint, Fault> {
-        Ok(ResumePoint::default())
+    /// A client cannot resume within a block.
+    fn resume_point(&self, parts: &Parts) -> Result<ResumePoint, Fault> {
+        Ok(ResumePoint::behind(behind(parts)))
     }
 
     /// `AnswerEvents` decides, from the blocks that the client has.
@@ -152,15 +145,12 @@ impl Face for Messages {
         true
     }
 
-    fn wants_collected(&self, parts: &Parts) -> bool {
-        !Wants::of(parts).is_stream()
+    fn wants_collected(&self, request: &Request<'_>) -> bool {
+        request.ask.wants.is_collected()
     }
 
-    /// An SDK repeats a request with a key if its answer is one object. For every other run the
-    /// gateway makes the next attempt itself.
-    fn armed_by(&self, parts: &Parts) -> ArmedBy {
-        let has_key = parts.headers.contains_key(KEY.name);
-        if has_key && self.wants_collected(parts) { ArmedBy::Client } else { ArmedBy::Gateway }
+    fn armed_by(&self, request: &Request<'_>) -> ArmedBy {
+        repeats::armed_by(request)
     }
 
     /// Without a key no client can come back for the run for long, and a client that closes its
@@ -180,7 +170,7 @@ impl Face for Messages {
         request: &Request<'_>,
         run: &Run,
     ) -> Option<Response> {
-        let answer = if Wants::of(request.parts).is_stream() {
+        let answer = if request.ask.wants.stream {
             answer_start::wait(cx, run).await.err().map(Err)?
         } else {
             self.message(cx, request, run).await
@@ -221,9 +211,9 @@ impl Face for Messages {
         let run = opening.run;
         let events = events_of(cx, run, opening.posted, opening.parts);
         let taken_back = TakenBack::read(cx, run).await?;
-        let sent_answer = self.sent_answers.answer(run.stream_id, opening.parts);
+        let sent_answer = self.sent_answers.answer(cx, run, opening.parts);
         let watch = self.cut_sessions.watch(opening.parts);
-        let exposure = cx.engine.settings.exposure;
+        let exposure = cx.engine.settings().exposure;
         let id = request_id(opening.parts).map(str::to_owned);
         Ok(Box::new(MessagesWriter::new(events, taken_back, exposure, id, sent_answer, watch)))
     }
@@ -241,8 +231,14 @@ impl Face for Messages {
 
 impl Messages {
     /// Whether a request may have this run, which has the same meaning.
-    fn may_repeat(&self, run: &Run, parts: &Parts, max_tokens: Option<u64>) -> bool {
-        let may_repeat = self.sent_answers.may_repeat(run, parts);
+    fn may_repeat(
+        &self,
+        cx: &FaceContext,
+        run: &Run,
+        parts: &Parts,
+        max_tokens: Option<u64>,
+    ) -> bool {
+        let may_repeat = self.sent_answers.may_repeat(cx, run, parts);
         may_repeat && !session_run::is_too_short(run, max_tokens)
     }
 
@@ -255,10 +251,13 @@ impl Messages {
         let followed = reader::collect_to_end::<Packets>(cx, run).await?;
         let events = events_of(cx, run, Some(request.ask), request.parts);
         match followed.encode(|whole| collected::message(&whole.transcript, events)) {
-            Some(Ok(message)) => Ok(collected::response(message)),
+            Some(Ok(message)) => {
+                self.sent_answers.answer(cx, run, request.parts).record();
+                Ok(collected::response(message))
+            }
             Some(Err(End::Stopped)) => Ok(errors::stopped()),
             Some(Err(End::Failed(fault) | End::Repeat(fault))) => Err(fault),
-            Some(Err(End::Complete)) | None => Err(followed
+            Some(Err(End::Complete | End::TakenBack(_))) | None => Err(followed
                 .fault()
                 .unwrap_or_else(|| Fault::new(capstan_protocol::FaultKind::AgentExecutionError))),
         }
@@ -274,44 +273,21 @@ async fn start(
 ) -> Result<Response, Refusal> {
     let (mut parts, body) = request.into_parts();
     let mut posted = post::read(&cx, &caller, &*face, &parts, body).await?;
-    let wants = Wants::read(&posted.body)
-        .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))?;
-    parts.extensions.insert(wants);
     parts.extensions.insert(repeats::ReaderGuardSlot::default());
-    let size = posted.body.len();
-    let is_known = ASKERS.iter().any(|name| parts.headers.contains_key(*name));
-    let read = || serde_json::from_slice::<Value>(&posted.body).ok();
-    let value = if is_known { cpu_offload::run(size, read) } else { None };
-    if has_session(&parts)
-        && let Some(value) = &value
-        && let Some(resumed) = resume::find(&face, &cx, &caller, &parts, value).await
-    {
-        (posted.body, posted.hash) = (with_head(&resumed.body, &parts), Some(resumed.hash));
-        parts.extensions.insert(resumed.place);
-        return post::answer(&cx, &caller, &*face, None, &parts, posted).await;
+    if let Some(asker) = repeat_hash::asker(&parts.headers) {
+        let question = Question::read(&asker, &posted.body);
+        let of_bytes = || posted.body.hash(Some(&asker), NAME);
+        posted.hash = Some(question.as_ref().map_or_else(of_bytes, Question::hash));
+        if has_session(&parts)
+            && let Some(question) = question
+            && let Some(resumed) = resume::find(&face, &cx, &caller, &parts, question).await
+        {
+            (posted.body, posted.hash) = (resumed.body, Some(resumed.hash));
+            parts.extensions.insert(resumed.place);
+        }
     }
-    (posted.hash, posted.body) = cpu_offload::run(size, || {
-        let hash = repeat_hash(&parts.headers, value.as_ref(), &posted.body);
-        (Some(hash), with_head(&posted.body, &parts))
-    });
+    posted.body = request::with_head(&posted.body, &parts.headers);
     post::answer(&cx, &caller, &*face, None, &parts, posted).await
-}
-
-fn with_head(body: &Bytes, parts: &Parts) -> Bytes {
-    request::with_head(body, &parts.headers)
-}
-
-/// Returns the hash that identifies a repeated request: of the session's headers and the request's
-/// meaning. Without a session it is the hash of the body.
-fn repeat_hash(headers: &HeaderMap, value: Option<&Value>, body: &[u8]) -> [u8; 32] {
-    let askers = ASKERS.map(|name| headers.get(name).map_or(&b""[..], HeaderValue::as_bytes));
-    let is_known = askers.iter().any(|asker| !asker.is_empty());
-    let asker = askers.map(String::from_utf8_lossy).join("\u{b7}");
-    let meaning = value.filter(|_| is_known).and_then(request::meaning);
-    match meaning {
-        Some(members) => decoded_body_hash(&members, Some(&asker), NAME),
-        None => body_hash(body, is_known.then_some(&asker), NAME),
-    }
 }
 
 fn has_session(parts: &Parts) -> bool {

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_goes_on_where_its_beginning_ends() {
+    fn an_answer_continues_after_its_prefix() {
         let answer = Answer { text: "one two three".into(), ..Answer::default() };
         assert_eq!(answer.after("one two").text, " three");
         assert_eq!(answer.after("two").text, "one two three", "that is not its beginning");

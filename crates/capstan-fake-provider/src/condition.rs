@@ -1,4 +1,4 @@
-//! Which calls a rule or a reply is for.
+//! The condition of a rule or a reply: which calls it applies to.
 
 use crate::question::Question;
 

@@ -1,5 +1,5 @@
-//! One connection: requests in, steps out. Knows HTTP/1.1 as far as it needs to, and how to break
-//! it.
+//! One connection: requests in, steps out. Implements as much of HTTP/1.1 as it needs, and can
+//! break it.
 
 use std::io;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::record::{self, Ending};
 use crate::request::Request;
 use crate::step::Step;
 
-/// A conversation with pictures in it may be long; more is a mistake.
+/// The longest request, in bytes. A conversation may contain pictures.
 const LONGEST: usize = 64 * 1024 * 1024;
 
 pub(crate) struct Connection {
@@ -27,7 +27,7 @@ impl Connection {
         Self { socket, buffer: Vec::new() }
     }
 
-    /// The next request; nothing if the other side is done, or speaks something else.
+    /// The next request; `None` if the client has closed, or sent something else than HTTP.
     pub(crate) async fn request(&mut self) -> Option<Request> {
         loop {
             if let Some((request, used)) = parse(&self.buffer)? {
@@ -135,7 +135,7 @@ impl Connection {
         self.socket.write_all(b"0\r\n\r\n").await
     }
 
-    /// Waits, or for ever; an error if the other side hangs up meanwhile.
+    /// Waits, for ever without a time. An error if the client closes meanwhile.
     async fn wait(&mut self, time: Option<Duration>) -> io::Result<()> {
         let over = async {
             match time {
@@ -150,7 +150,7 @@ impl Connection {
     }
 }
 
-/// Returns when the other side is gone; what it sends meanwhile is the beginning of its next
+/// Returns when the client has closed. Bytes that arrive meanwhile are the beginning of its next
 /// request.
 async fn hang_up(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Error {
     loop {

@@ -1,5 +1,5 @@
-//! What is no call of a model: the provider's own routes, and the small ones that clients of
-//! providers need.
+//! Requests that are no call of a model: the provider's own routes, and small routes that clients
+//! of providers need.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ const FAULTS_ROUTE: &str = "/fake/faults";
 /// When all models came out.
 const CREATED: &str = "2026-01-01T00:00:00Z";
 
-/// The answer to a request that is no call.
+/// The answer to a request that is no call of a model.
 pub(crate) fn answer(request: &Request, shared: &Shared) -> Step {
     match (request.method.as_str(), request.path.as_str()) {
         ("GET", CALLS) => document(200, json!({ "calls": shared.calls() })),
@@ -80,7 +80,7 @@ fn document(status: u16, body: Value) -> Step {
     }
 }
 
-/// The script's models, then those that are called like faults.
+/// The script's models, then those with names of faults.
 fn models(request: &Request, shared: &Shared) -> Value {
     let mut names = shared.script().models.clone();
     names.extend(FAULTS.iter().map(|row| row.name.to_owned()));
@@ -102,7 +102,7 @@ fn model(name: &str, is_anthropic: bool) -> Value {
     }
 }
 
-/// Anthropic's clients name the version of its API.
+/// Whether the client is Anthropic's: those send the version of the API.
 fn is_anthropic(request: &Request) -> bool {
     request.headers.iter().any(|(name, _)| name == "anthropic-version")
 }

@@ -60,7 +60,7 @@ pub enum Fault {
     MessageForDelta,
 }
 
-/// A fault, its name and what it does.
+/// A fault, with its name and its effect.
 #[derive(Debug)]
 pub struct Row {
     /// The fault.
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fault_is_found_by_its_name_and_says_what_it_does() {
+    fn every_fault_is_found_by_name_and_described() {
         for row in FAULTS {
             assert_eq!(row.name.parse::<Fault>().unwrap(), row.fault, "{}", row.name);
             assert_eq!(row.fault.to_string(), row.name);

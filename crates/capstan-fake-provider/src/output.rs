@@ -1,5 +1,4 @@
-//! An answer as one call gets it: with ids and signatures, and in the pieces in which it is
-//! streamed.
+//! The answer to one call, with ids and signatures, and in the pieces of a stream.
 
 use crate::answer::{Answer, ToolCall};
 use crate::protocol::Shape;

@@ -1,4 +1,4 @@
-//! Compressed bodies without a compressor: both formats know blocks that are stored as they are.
+//! Compressed bodies without a compressor: both formats allow uncompressed blocks.
 
 /// The encoding of a body.
 #[derive(Debug, Clone)]
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// The system's own tool unpacks it.
+    /// Decompresses with the system's own tool.
     fn unpack(mut packing: Packing, program: &str) -> Option<Vec<u8>> {
         let mut bytes = packing.head().to_vec();
         bytes.extend(packing.pack(b"one "));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_can_be_unpacked() {
+    fn packed_bodies_can_be_unpacked() {
         assert_eq!(unpack(Packing::gzip(), "gzip").unwrap(), b"one two");
         // Not every machine has the tool.
         assert!(unpack(Packing::Zstd, "zstd").is_none_or(|bytes| bytes == b"one two"));

@@ -1,4 +1,4 @@
-//! The protocols that the provider speaks, and what it complains of in them.
+//! The protocols that the provider speaks, and its checks of requests.
 
 use std::borrow::Cow;
 
@@ -36,7 +36,7 @@ impl Shape {
     }
 }
 
-/// An error, as a provider words it.
+/// An error in the form of a provider.
 #[derive(Debug, Clone)]
 pub(crate) struct Complaint {
     pub(crate) status: u16,

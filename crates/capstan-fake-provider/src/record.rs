@@ -1,4 +1,4 @@
-//! What a provider remembers of each call.
+//! The record that a provider keeps of each call.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -11,13 +11,13 @@ use crate::request::Request;
 pub struct Call {
     /// The number of the call, from 1.
     pub number: usize,
-    /// Its number among those of the same model; 0 if it is no call of a model.
+    /// Its number among the calls of the same model; 0 if it is no call of a model.
     pub nth: usize,
     /// When it came, in seconds since the start.
     pub at: f64,
-    /// `chat-completions`, `responses` or `messages`. What is no call of a model is on record too:
-    /// `responses-resumed` for an answer that was read on, `count-tokens`, `models`, `probe` for a
-    /// HEAD, and `unknown`.
+    /// `chat-completions`, `responses` or `messages`. Other requests are recorded too:
+    /// `responses-resumed` for a resumed answer, `count-tokens`, `models`, `probe` for a HEAD, and
+    /// `unknown`.
     pub api: &'static str,
     /// The request's method.
     pub method: String,
@@ -35,7 +35,7 @@ pub struct Call {
     pub tokens: usize,
     /// The end; none while the call is open.
     pub ending: Option<Ending>,
-    /// The headers by name. Of a key it only records that there was one.
+    /// The headers by name. Of a key, only its existence is recorded.
     pub headers: Vec<(String, String)>,
     /// The request.
     pub body: Value,

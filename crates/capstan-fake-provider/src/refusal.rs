@@ -1,4 +1,4 @@
-//! What is no stream at all: refusals, pages of proxies, silence before the first byte.
+//! Responses that are no stream: refusals, pages of proxies, and silence before the first byte.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,4 @@
-//! What a call gets: the steps of a response, made of the answer's frames and the fault that
-//! strikes them. No I/O.
+//! The steps of a response, made from the answer's frames and from the fault that strikes. No I/O.
 
 use std::time::Duration;
 
@@ -20,9 +19,9 @@ use crate::step::Step;
 
 /// The default number of tokens before a stream breaks.
 const AFTER: usize = 20;
-/// A first token that is late.
+/// The delay of a late first token.
 const LATE: Duration = Duration::from_secs(20);
-/// Between two tokens, pings or empty deltas.
+/// The interval between tokens, pings or empty deltas.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// The steps of a call.
@@ -91,7 +90,7 @@ impl Stream<'_> {
         steps
     }
 
-    /// The frames that a fault leaves, and how it ends.
+    /// The frames that remain under a fault, and how the stream ends.
     fn broken(&self, frames: Vec<Frame>, fault: Option<Fault>) -> (Vec<Frame>, Step) {
         let every = self.rule.seconds.unwrap_or(SLOW);
         let without =
@@ -143,7 +142,7 @@ impl Stream<'_> {
         }
     }
 
-    /// Up to the place or token at which it breaks, and what opens that.
+    /// The frames up to the place or token at which the stream breaks.
     fn first(&self, mut frames: Vec<Frame>) -> Vec<Frame> {
         if let Some(cut) = self.rule.at.and_then(|place| place.cut(&frames)) {
             frames.truncate(cut);
@@ -173,7 +172,7 @@ impl Stream<'_> {
         sent
     }
 
-    /// With one more frame in the middle.
+    /// Adds a frame in the middle.
     fn with(&self, frames: Vec<Frame>, data: &str) -> Vec<Frame> {
         let at = self.first(frames.clone()).len();
         let mut all = frames;

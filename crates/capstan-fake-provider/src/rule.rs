@@ -1,5 +1,5 @@
-//! When a fault strikes: `NAME`, `NAME@3`, `NAME@2-5`, `NAME@2-`, `NAME@30%` or `NAME@60s`; and
-//! where in the stream: `NAME:PLACE@3`, by a place's name or a number of tokens.
+//! When a fault strikes: `NAME`, `NAME@3`, `NAME@2-5`, `NAME@2-`, `NAME@30%` or `NAME@60s`. And
+//! where in the stream: `NAME:PLACE@3`, with a place's name or a number of tokens.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,16 +30,16 @@ pub struct Rule {
     pub retry_after: Option<u64>,
 }
 
-/// To which of a model's calls, counting those that the rule is for, a fault happens.
+/// Which calls of a model a fault strikes, counted among those of the rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum When {
-    /// To all.
+    /// All calls.
     Always,
     /// A range of calls, both included; the first is 1.
     Calls(usize, usize),
-    /// To this share of them, as the seed has it.
+    /// This share of the calls, chosen by the seed.
     Share(f64),
-    /// To those that come this soon after the start.
+    /// Calls within this time after the start.
     Within(Duration),
 }
 
@@ -92,7 +92,7 @@ impl Rule {
         Self { seconds: Some(time), ..self }
     }
 
-    /// Only to calls of this model.
+    /// Limits the rule to calls of this model.
     #[must_use]
     pub fn model(self, model: impl Into<String>) -> Self {
         Self { only: Condition { model: Some(model.into()), ..self.only }, ..self }

@@ -1,5 +1,5 @@
-//! What a provider does: its answer, its pace and its faults; built in code or read from a TOML
-//! file.
+//! The behaviour of a provider: its answer, its pace and its faults. Built in code, or read from a
+//! TOML file.
 
 use std::time::Duration;
 
@@ -54,20 +54,20 @@ pub enum ScriptError {
         /// The mistake.
         error: RuleError,
     },
-    /// A number that is no time.
+    /// A number that is not a valid time.
     #[error("{0}: expected a number of seconds that is not negative")]
     Seconds(&'static str),
 }
 
 impl Script {
-    /// With one more fault.
+    /// Adds a fault.
     #[must_use]
     pub fn fault(mut self, rule: Rule) -> Self {
         self.faults.push(rule);
         self
     }
 
-    /// With one more reply.
+    /// Adds a reply.
     #[must_use]
     pub fn reply(mut self, only: Condition, answer: Answer) -> Self {
         self.replies.push(Reply { only, answer });
@@ -80,7 +80,7 @@ impl Script {
         reply.map_or(&self.answer, |reply| &reply.answer)
     }
 
-    /// With another answer.
+    /// Replaces the answer.
     #[must_use]
     pub fn answer(self, answer: Answer) -> Self {
         Self { answer, ..self }
@@ -207,7 +207,7 @@ mod tests {
     use crate::place::Place;
 
     #[test]
-    fn a_file_says_everything_that_code_can() {
+    fn a_script_file_can_express_what_code_can() {
         let text = r#"
             seed = 7
             token_interval = 0.002

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::protocol::{Complaint, Shape};
 
-/// Makes and knows again the seals of one provider.
+/// Makes and checks the seals of one provider.
 #[derive(Debug)]
 pub(crate) struct Sealer {
     name: String,
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
     Encrypted,
 }
 
-/// Characters that some encodings change stand at both ends.
+/// Characters that some encodings change, at both ends.
 const HEAD: &str = "Eo8+";
 const TAIL: &str = "/w==";
 /// Hexadecimal digits of a hash.
@@ -130,7 +130,7 @@ impl Sealer {
             }
             is_group = false;
             let id = text(item, "call_id");
-            // Codex brings the reasoning of a call that was cut as well, before that of the next.
+            // Codex also sends the reasoning of a call that was cut, before that of the next.
             let mut places = 0..seals.len().max(1);
             let is_wrong =
                 places.all(|at| is_misplaced(id, seals.get(at..).unwrap_or_default(), issued));

@@ -48,7 +48,7 @@ impl FakeProvider {
         self.shared.calls()
     }
 
-    /// Returns when the calls are as wanted; a test waits by this.
+    /// Waits until the calls fulfil a condition. Tests wait with it.
     pub async fn until(&self, is_so: impl Fn(&[Call]) -> bool) -> Vec<Call> {
         let mut changes = self.shared.changes.subscribe();
         loop {
@@ -60,7 +60,7 @@ impl FakeProvider {
         }
     }
 
-    /// Each call when it has ended.
+    /// Receives each call at its end.
     pub fn follow(&self) -> broadcast::Receiver<Call> {
         self.shared.ended.subscribe()
     }

@@ -11,7 +11,7 @@ use crate::output::{Output, Piece};
 use crate::protocol::{Complaint, Shape};
 use crate::question::Question;
 
-/// The purpose of a frame; faults strike by it.
+/// The purpose of a frame, which decides where faults strike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     Open,
@@ -21,7 +21,7 @@ pub(crate) enum Mark {
     Done,
 }
 
-/// The part of the answer that a frame belongs to; places are found by it.
+/// The part of the answer that a frame belongs to. Places are found by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Thinking,
@@ -71,7 +71,7 @@ impl Part {
 }
 
 impl Shape {
-    /// The answer as a stream; some faults are a way of writing it.
+    /// The answer as a stream. Some faults change how it is written.
     pub(crate) fn frames(
         self,
         question: &Question,

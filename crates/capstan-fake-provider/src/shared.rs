@@ -1,4 +1,4 @@
-//! What all connections share: the script, and the record of calls.
+//! The state that all connections share: the script, and the record of calls.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use crate::rule::{Rule, When};
 use crate::script::Script;
 use crate::seal::Sealer;
 
-/// Ended calls that a slow follower may be behind.
+/// The number of ended calls that a slow receiver may be behind.
 const FOLLOWED: usize = 1024;
 
 /// The script and the record.
@@ -49,7 +49,7 @@ struct State {
 }
 
 impl Shared {
-    /// `name` is what its seals are known by.
+    /// `name` identifies its seals.
     pub(crate) fn new(script: Script, name: String) -> Self {
         let now = Instant::now();
         let state = State {
@@ -117,12 +117,12 @@ impl Shared {
         is_due.then_some(time)
     }
 
-    /// The port was closed once more.
+    /// Counts a closed port.
     pub(crate) fn note_refusal(&self) {
         self.state().refusals += 1;
     }
 
-    /// Notes a call, and what is to happen to it.
+    /// Records a call, and chooses its fault.
     pub(crate) fn begin(&self, shape: Shape, question: &Question, request: &Request) -> Begun {
         let script = self.script().clone();
         let mut state = self.state();
@@ -154,7 +154,7 @@ impl Shared {
         Begun { number, output, rule, complaint, interval: script.token_interval }
     }
 
-    /// Notes what is no call of a model.
+    /// Records a request that is no call of a model.
     pub(crate) fn note(&self, request: &Request, api: &'static str) {
         let mut state = self.state();
         let mut call =
@@ -237,7 +237,7 @@ fn missing(shape: Shape, body: &Value) -> Option<Complaint> {
     })
 }
 
-/// A model that is called like a fault has it: `status-503`, `some/truncated@1`.
+/// The rule in a model's name: `status-503`, `some/truncated@1`.
 fn named(model: &str) -> Option<Rule> {
     model.rsplit('/').next()?.parse().ok()
 }

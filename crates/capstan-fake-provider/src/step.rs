@@ -1,4 +1,4 @@
-//! What is done on a connection, one thing at a time.
+//! The actions on a connection, one at a time.
 
 use std::time::Duration;
 
@@ -22,13 +22,12 @@ pub(crate) enum Step {
         is_token: bool,
     },
     Pause(Duration),
-    /// Again and again, until the other side gives up.
+    /// The same part again and again, until the client gives up.
     Pulse {
         bytes: Vec<u8>,
         every: Duration,
     },
-    /// Nothing more; the connection closes after the time, if there is one, or when the other side
-    /// gives up.
+    /// Silence. The connection closes after the time, if there is one, or when the client gives up.
     Silence(Option<Duration>),
     Reset,
     Close,

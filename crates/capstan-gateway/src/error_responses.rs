@@ -1,5 +1,5 @@
-//! Faults become HTTP responses here and nowhere else: problem+json, headers, one log line, one
-//! count.
+//! Converts faults to HTTP responses: problem+json, headers, one log line, one count. No other code
+//! does that.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::metrics::{Metrics, NO_AGENT};
 use crate::refusal::{Forwarded, RequestId, ResponseTenant, RunFault, ShapedByFace};
 use capstan_console::{Console, Refused};
 
-/// What refusals are made from, and who counts them.
+/// The data for refusals, and their counters.
 #[derive(Clone)]
 pub(crate) struct ErrorResponses {
     pub(crate) cx: FaceContext,
@@ -27,9 +27,9 @@ pub(crate) struct ErrorResponses {
     pub(crate) console: Console,
 }
 
-/// The id under which a request is found in the logs; a client's own is kept if it is harmless.
+/// The request's id in the logs: the client's own if it is harmless, else a new one.
 fn request_id(request: &Request) -> String {
-    /// Longer ids are somebody's attempt to fill a log.
+    /// A longer id would fill the log.
     const LONGEST: usize = 128;
     let given = request.headers().get("x-request-id").and_then(|id| id.to_str().ok());
     let is_plain = |id: &&str| {
@@ -38,7 +38,8 @@ fn request_id(request: &Request) -> String {
     given.filter(is_plain).map_or_else(|| Uuid::now_v7().to_string(), str::to_owned)
 }
 
-/// The outermost layer: gives the request its id, renders faults, logs them once.
+/// The outermost layer: gives the request its id, converts its fault to a response, and logs it
+/// once.
 pub(crate) async fn render(
     State(here): State<ErrorResponses>,
     mut request: Request,
@@ -49,7 +50,8 @@ pub(crate) async fn render(
     let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
     let (method, path, started) =
         (request.method().clone(), request.uri().path().to_owned(), Instant::now());
-    // On every line of the request and of the run that it starts, whatever level is logged.
+    // Level `error`, so that every line of the request and its run has the span, whatever level is
+    // logged.
     let span = tracing::error_span!("request", request_id = %id, tenant = tracing::field::Empty);
     let mut response = next.run(request).instrument(span.clone()).await;
     let extensions = response.extensions();
@@ -76,7 +78,7 @@ pub(crate) async fn render(
         ms, cause, "refused");
         let is_shaped = response.extensions().get::<ShapedByFace>().is_some();
         if !is_shaped {
-            // Refused before its face saw it, by credentials for example.
+            // Refused before the face got the request, by authentication for example.
             let face = here.faces.iter().find(|face| face.owns(&path));
             let shaped = face
                 .and_then(|face| face.refuse(&here.cx, &fault, RefusalTarget::BeforeFace(&path)));
@@ -92,13 +94,13 @@ pub(crate) async fn render(
     response
 }
 
-/// Whether it is one of the console's questions, or like one.
+/// Whether the path belongs to the console.
 fn is_of_console(path: &str) -> bool {
     path.strip_prefix("/v1/console").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What the layers below know beside the status: Allow, and what lets a page read this across
-/// origins.
+/// Keeps headers that inner layers set: `Allow`, and those that let a page of another origin read
+/// the response.
 fn with_headers_of(mut shaped: Response, old: &Response) -> Response {
     let headers = shaped.headers_mut();
     for (name, value) in old.headers() {
@@ -110,14 +112,14 @@ fn with_headers_of(mut shaped: Response, old: &Response) -> Response {
     shaped
 }
 
-/// Refusals of the framework itself (unknown route, wrong method) speak the same language.
+/// Converts refusals of the framework (unknown route, wrong method) to faults.
 fn unify(mut response: Response) -> Response {
     let kind = match response.status() {
         StatusCode::NOT_FOUND => FaultKind::RouteNotFound,
         StatusCode::METHOD_NOT_ALLOWED => FaultKind::MethodNotAllowed,
         StatusCode::PAYLOAD_TOO_LARGE => FaultKind::PayloadTooLarge,
         StatusCode::UNSUPPORTED_MEDIA_TYPE => FaultKind::UnsupportedMediaType,
-        // Queries and bodies are read by our own hands, so that only the path is left.
+        // The gateway parses queries and bodies itself, so only the path can be wrong.
         StatusCode::BAD_REQUEST => {
             let fault = Fault::new(FaultKind::InvalidRequest).with_message("path: not UTF-8");
             response.extensions_mut().insert(fault);
@@ -131,15 +133,15 @@ fn unify(mut response: Response) -> Response {
 }
 
 fn problem_response(cx: &FaceContext, fault: &Fault, id: &str, old: &Response) -> Response {
-    let mut problem = fault.to_problem(cx.engine.settings.exposure);
+    let mut problem = fault.to_problem(cx.engine.settings().exposure);
     problem.request_id = Some(id.to_owned());
     let body = serde_json::to_vec(&problem).unwrap_or_default();
     let mut response = Response::new(Body::from(body));
     *response.status_mut() =
         StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    // What the layers below know beside the status: Allow, and what lets a page read this across
-    // origins.
+    // Headers that inner layers set: `Allow`, and those that let a page of another origin read the
+    // response.
     headers.clone_from(old.headers());
     headers.remove(header::CONTENT_LENGTH);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));

@@ -4,7 +4,7 @@ use capstan_faces::FaceSettings;
 
 use crate::face::Faces;
 
-/// All of them; in this crate's own tests with one more.
+/// All faces. The crate's own tests add one.
 pub(crate) fn all(settings: &FaceSettings) -> Faces {
     let faces = capstan_faces::all(settings);
     #[cfg(test)]

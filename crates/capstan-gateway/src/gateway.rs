@@ -1,4 +1,4 @@
-//! The gateway as its users build it.
+//! The builder of a gateway.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -84,7 +84,7 @@ impl Gateway {
         self
     }
 
-    /// Passes requests of OpenAI's API that are no runs on to an agent's provider.
+    /// Adds an agent's provider, to which requests of OpenAI's API that start no run are forwarded.
     #[must_use]
     pub fn passthrough(mut self, agent: &str, provider: impl Passthrough) -> Self {
         self.passthrough.push((agent.to_owned(), Arc::new(provider)));
@@ -105,39 +105,38 @@ impl Gateway {
         self
     }
 
-    /// Makes spans of runs and attempts, under the target [`SPANS`](crate::SPANS), for this
-    /// collector. Without one there are none, and the trace of a request is passed on to agents as
-    /// it is.
+    /// Sends spans of runs and attempts, under the target [`SPANS`](crate::SPANS), to this
+    /// collector. Without a collector there are no spans, and agents get the trace of the request
+    /// unchanged.
     #[must_use]
     pub fn traces(mut self, collector: impl TraceCollector) -> Self {
         self.traces = Some(Arc::new(collector));
         self
     }
 
-    /// Posts the webhooks of tenants that have one. Without, there are none.
+    /// Posts the webhooks of tenants that have one. Without a sender there are no webhooks.
     #[must_use]
     pub fn webhooks(mut self, sender: impl WebhookSender) -> Self {
         self.webhooks = Some(Arc::new(sender));
         self
     }
 
-    /// Passes requests on to other processes that share the journal, for tenants of whom nothing is
-    /// stored. Without, only the process that such a tenant lives in can serve it.
+    /// Forwards requests of `no_store` tenants to the gateway that hosts them. Without a forwarder,
+    /// only that gateway can serve them.
     #[must_use]
     pub fn replica_forwarding(mut self, replica_forwarding: impl ReplicaForwarder) -> Self {
         self.replica_forwarding = Some(Arc::new(replica_forwarding));
         self
     }
 
-    /// Tells the time by this clock, and waits by it before a run is tried again. Tests move it by
-    /// hand.
+    /// Sets the clock for timestamps and for waits between attempts. Tests move it manually.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Serves the console on these, and nowhere else.
+    /// Serves the console on these listeners only.
     #[must_use]
     pub fn console_on(mut self, listeners: Vec<TcpListener>) -> Self {
         self.console_listeners = listeners;
@@ -150,7 +149,7 @@ impl Gateway {
 
     pub(crate) fn into_services(self) -> Arc<Services> {
         let Self { settings, agents, page, clock, .. } = self;
-        // Here, so that nobody who builds a gateway can forget it.
+        // Set here, so that no user of the builder can forget it.
         let tenants = settings.tenants.clone();
         let journal = self.journal.keeping_in_memory(move |tenant| tenants.is_unstored(tenant));
         let faces = faces::all(&settings.for_faces());

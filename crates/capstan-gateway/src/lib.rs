@@ -23,7 +23,7 @@ mod settings;
 mod tls;
 mod webhooks;
 
-/// The examples of the page about agents of one's own, compiled.
+/// Compiles the examples of the page about own agents.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/own-agent.md")]
 struct OwnAgent;

@@ -1,4 +1,4 @@
-//! What is counted, for Prometheus.
+//! The gateway's metrics, for Prometheus.
 
 mod journal;
 mod routes;
@@ -44,7 +44,7 @@ struct Passed {
     outcome: &'static str,
 }
 
-/// The agent of a fault that is no agent's: a request that was refused.
+/// The label of a fault without an agent: a refused request.
 pub(crate) const NO_AGENT: &str = "";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -66,7 +66,7 @@ pub(crate) struct Metrics {
     faults: Family<Failed, Counter>,
     tokens: Family<Label, Counter>,
     packets: [Counter; 4],
-    /// By face and type.
+    /// By face and event type.
     face_events: HashMap<(&'static str, &'static str), Counter>,
     face_errors: Family<FaceLabel, Counter>,
     attempts: Family<Label, Counter>,
@@ -82,13 +82,13 @@ pub(crate) struct Metrics {
     first_packet_seconds: Family<Label, Histogram, fn() -> Histogram>,
     clock_steps: Counter,
     console: Family<Label, Counter>,
-    passed_on: Family<Passed, Counter>,
+    forwarded: Family<Passed, Counter>,
     dropped_events: Family<Label, Counter<u64, AtomicU64>>,
     pub(crate) journal: JournalMetrics,
     pub(crate) routes: RouteMetrics,
 }
 
-/// How runs end: our own reasons, and those that the adapters make of their upstreams'.
+/// The label values for the end of a run: our own reasons, and those of the adapters.
 const OUTCOMES: [&str; 6] =
     [Close::COMPLETED, Close::CANCELLED, "error", "length", "tool_calls", "interrupt"];
 
@@ -105,11 +105,11 @@ impl Metrics {
             "Tokens of runs that ended, as limits count them, by agent",
             tokens.clone(),
         );
-        let passed_on = Family::<Passed, Counter>::default();
+        let forwarded = Family::<Passed, Counter>::default();
         registry.register(
             "cluster_passed_on",
             "Requests forwarded to another process, by outcome",
-            passed_on.clone(),
+            forwarded.clone(),
         );
         let dropped_events = Family::<Label, Counter<u64, AtomicU64>>::default();
         registry.register(
@@ -119,7 +119,7 @@ impl Metrics {
         );
         let by_op = Family::<Label, Counter>::default();
         registry.register("packets", "Packets written, by op", by_op.clone());
-        // Looked up once: a packet must not cost a search.
+        // Looked up once, because a packet must not cost a search.
         let packets = StreamOpCode::ALL
             .map(|op| by_op.get_or_create_owned(&Label { name: op.as_str().to_owned() }));
         let by_type = Family::<FaceLabel, Counter>::default();
@@ -203,64 +203,65 @@ impl Metrics {
             first_packet_seconds,
             clock_steps,
             console,
-            passed_on,
+            forwarded,
             dropped_events,
             journal,
             routes,
         }
     }
 
-    /// Reasons that an agent made up are counted together, else it could fill the memory with them.
+    /// Counts the end of a run. Reasons that an agent invented share one label, so that they cannot
+    /// fill the memory.
     fn run_ended(&self, outcome: &str, agent: &str) {
         let outcome = OUTCOMES.into_iter().find(|known| *known == outcome).unwrap_or("other");
         self.runs.get_or_create(&Ended { outcome, agent: agent.to_owned() }).inc();
     }
 
-    /// An attempt begins.
+    /// Counts the begin of an attempt.
     fn attempt_began(&self, agent: &str) {
         self.attempts.get_or_create(&Label { name: agent.to_owned() }).inc();
     }
 
-    /// A run has said its first word.
+    /// Records the time to the first packet of a run.
     fn first_packet(&self, agent: &str, after: Duration) {
         self.first_packet_seconds
             .get_or_create(&Label { name: agent.to_owned() })
             .observe(after.as_secs_f64());
     }
 
-    /// A run that ended has used so many tokens.
+    /// Counts the tokens of a run that ended.
     fn tokens(&self, agent: &str, tokens: u64) {
         self.tokens.get_or_create(&Label { name: agent.to_owned() }).inc_by(tokens);
     }
 
-    /// A request was for a tenant that lives in another process.
-    pub(crate) fn passed_on(&self, outcome: &'static str) {
-        self.passed_on.get_or_create(&Passed { outcome }).inc();
+    /// Counts a request that was forwarded to the host of its tenant.
+    pub(crate) fn forwarded(&self, outcome: &'static str) {
+        self.forwarded.get_or_create(&Passed { outcome }).inc();
     }
 
-    /// A failed attempt, or a request that was refused.
+    /// Counts a failed attempt or a refused request.
     pub(crate) fn fault(&self, kind: FaultKind, agent: &str) {
         self.faults
             .get_or_create(&Failed { code: kind.entry().code, agent: agent.to_owned() })
             .inc();
     }
 
-    /// Takes over what the engine has counted itself.
+    /// Copies the engine's own counts.
     pub(crate) fn read(&self, engine: &Engine) {
-        for (counter, count) in self.packets.iter().zip(engine.packets.all()) {
+        for (counter, count) in self.packets.iter().zip(engine.packets().all()) {
             counter.inner().store(count, Ordering::Relaxed);
         }
-        self.resumes.inner().store(engine.viewers.resumed_count(), Ordering::Relaxed);
-        self.replayed.inner().store(engine.viewers.replayed_count(), Ordering::Relaxed);
-        self.active_readers.set(engine.viewers.open_count());
+        self.resumes.inner().store(engine.viewers().resumed_count(), Ordering::Relaxed);
+        self.replayed.inner().store(engine.viewers().replayed_count(), Ordering::Relaxed);
+        self.active_readers.set(engine.viewers().open_count());
         for (observer, count) in engine.dropped_events() {
             let dropped = self.dropped_events.get_or_create(&Label { name: observer.to_owned() });
             dropped.inner().store(count, Ordering::Relaxed);
         }
-        self.clock_steps.inner().store(engine.wall.step_count(), Ordering::Relaxed);
+        self.clock_steps.inner().store(engine.wall().step_count(), Ordering::Relaxed);
     }
 
-    /// Somebody looked at what was said, or did something, in the console.
+    /// Counts an operator's action in the console.
     pub(crate) fn console(&self, what: &'static str) {
         self.console.get_or_create(&Label { name: what.to_owned() }).inc();
     }
@@ -303,7 +304,7 @@ impl RunObserver for Metrics {
 
     fn observe(&self, RunEvent { run, agent, what, .. }: &RunEvent) {
         match what {
-            Happened::Attached => drop(self.attached.inc()),
+            Happened::Attached { .. } => drop(self.attached.inc()),
             Happened::TakenUp => drop(self.active_runs.inc()),
             Happened::LetGo => drop(self.active_runs.dec()),
             Happened::AttemptBegan => self.attempt_began(agent),
@@ -353,9 +354,9 @@ mod tests {
 
     const PAGE: &str = include_str!("../../../docs/observability.md");
 
-    /// The row that the documentation should have, from a metric's own description.
+    /// The row for the documentation, from a metric's description.
     fn row(name: &str, help: &str, kind: &str) -> String {
-        // Those that are counted by something say by what, at their end.
+        // Metrics with labels have the labels at the end of their description.
         let help = help.trim_end_matches('.');
         let label = match help.rsplit_once(", by ") {
             Some((_, by)) if by.starts_with("face and ") => "{face,name}".to_owned(),
@@ -371,12 +372,12 @@ mod tests {
     #[test]
     fn the_documentation_lists_every_metric_as_it_describes_itself() {
         let metrics = Metrics::new(&faces::all(&FaceSettings::default()));
-        // A family is told of once it has a member.
+        // A family appears once it has a member.
         metrics.run_ended("completed", "a");
         metrics.fault(FaultKind::Timeout, "a");
         metrics.tokens("a", 1);
         metrics.console("frames");
-        metrics.passed_on("passed");
+        metrics.forwarded("passed");
         drop(metrics.dropped_events.get_or_create(&Label { name: "log".to_owned() }));
         metrics.attempt_began("a");
         metrics.first_packet("a", Duration::from_secs(1));
@@ -396,7 +397,7 @@ mod tests {
             name: "m".into(),
             breaker: capstan_agent::BreakerState::Open,
         };
-        metrics.routes.stand("r", &[state]);
+        metrics.routes.set_states("r", &[state]);
         let text = metrics.encode();
         let described = |mark: &str| {
             let lines: Vec<(String, String)> = text

@@ -1,9 +1,9 @@
-//! A third face, for tests only: a file and a row, with what CAP and AG-UI do not need and faces to
-//! come do. It has no preamble and no ids; its key is derived; it counts in numbers of its own, by
-//! which a reader resumes with a GET; a clean end means "come back"; its errors are HTTP statuses
-//! in a shape of its own; it names agents and earlier runs in its body; it has whole answers, a
-//! long poll, a stop and a card that is open to everybody; and nobody sends a request again: the
-//! gateway arms.
+//! A face for tests only. It has what CAP and AG-UI do not need and later faces may. It has no
+//! preamble and no ids. Its key is derived from the body. It has its own event numbers, by which a
+//! reader resumes with a GET. A clean end means "connect again". Its errors are HTTP statuses in
+//! its own form. It names agents and earlier runs in the body. It has collected responses, a long
+//! poll, a stop and an open card. No client repeats a request, so the gateway starts further
+//! attempts.
 
 mod routes;
 mod tests;
@@ -25,7 +25,7 @@ use self::routes::{Question, own_id, stream_of};
 use crate::face::FaceContext;
 use crate::face::reader::{self, ViewerKind};
 use crate::face::{BodyStep, Emit, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
-use capstan_engine::ask::{Ask, invalid};
+use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::lookup;
 use capstan_kit::openapi::{Model, Routes, model};
 
@@ -36,7 +36,7 @@ pub(crate) fn face() -> Arc<dyn Face> {
 
 pub(super) struct Numbers;
 
-/// So many numbers a packet has: the first of packet 3 is 30.
+/// The event numbers per packet: the first event of packet 3 is 30.
 const PER_PACKET: u64 = 10;
 
 #[async_trait]
@@ -69,9 +69,8 @@ impl Face for Numbers {
         media_type == "application/json" || media_type == "application/numbers+json"
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
-        let question: Question =
-            capstan_protocol::decode::from_slice(body).map_err(|e| invalid(&e))?;
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
+        let question: Question = body.decode()?;
         let parameters = Parameters { temperature: question.temperature, ..Parameters::default() };
         let mut ask =
             Ask::new(String::new(), String::new(), vec![ChatMessage::user(question.text)]);
@@ -79,7 +78,7 @@ impl Face for Numbers {
         Ok(Ask { chat: question.chat, agent: question.model, ..ask })
     }
 
-    /// A question that goes on from another stays in its conversation.
+    /// A question that continues another one stays in its conversation.
     async fn complete(
         &self,
         cx: &FaceContext,
@@ -96,8 +95,7 @@ impl Face for Numbers {
         Ok(())
     }
 
-    /// The key that was given; else a repeat says that it is one, and attaches to the newest run of
-    /// its body.
+    /// The request's key. Without one, a marked repeat attaches to the newest run of its body.
     async fn key(&self, cx: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
         let header = |name| request.parts.headers.get(name).and_then(|value| value.to_str().ok());
         if let Some(key) = header("numbers-key") {
@@ -109,7 +107,7 @@ impl Face for Numbers {
         Ok(same.map_or_else(|| uuid::Uuid::now_v7().to_string(), |run| run.key))
     }
 
-    fn armed_by(&self, _: &Parts) -> ArmedBy {
+    fn armed_by(&self, _: &Request<'_>) -> ArmedBy {
         ArmedBy::Gateway
     }
 
@@ -117,32 +115,37 @@ impl Face for Numbers {
         path.starts_with("/v1/numbers")
     }
 
-    fn refuse(&self, _: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>) -> Option<Response> {
+    fn refuse(
+        &self,
+        _: &FaceContext,
+        fault: &Fault,
+        target: RefusalTarget<'_>,
+    ) -> Option<Response> {
         let status =
             StatusCode::from_u16(routes::status_of(fault.kind().entry())).unwrap_or_default();
-        let told = json!({ "wrong": fault.code(), "at": asker.path(),
-        "was_read": asker.parts().is_some() });
-        Some((status, Json(told)).into_response())
+        let body = json!({ "wrong": fault.code(), "at": target.path(),
+        "was_read": target.parts().is_some() });
+        Some((status, Json(body)).into_response())
     }
 
-    /// Whoever asks for the whole says so in its body.
+    /// The request's body says whether the client wants one collected response.
     async fn collected(
         &self,
         cx: &FaceContext,
         request: &Request<'_>,
         run: &Run,
     ) -> Option<Response> {
-        let question: Question = serde_json::from_slice(request.body).unwrap_or_default();
+        let question: Question = request.body.decode().unwrap_or_default();
         if question.stream {
             return None;
         }
-        let asker = RefusalTarget::Client(request.parts, request.ask);
-        let told = match reader::collect_to_end::<Transcript>(cx, run).await {
-            Ok(whole) => whole.fault().map_or_else(|| Ok(routes::told(&whole)), Err),
+        let target = RefusalTarget::Client(request.parts, request.ask);
+        let response = match reader::collect_to_end::<Transcript>(cx, run).await {
+            Ok(whole) => whole.fault().map_or_else(|| Ok(routes::collected(&whole)), Err),
             Err(fault) => Err(fault),
         };
-        Some(told.unwrap_or_else(|fault| {
-            crate::face::refusal(cx, self, fault, asker).run_fault_response()
+        Some(response.unwrap_or_else(|fault| {
+            crate::face::refusal(cx, self, fault, target).run_fault_response()
         }))
     }
 
@@ -184,10 +187,10 @@ impl FaceWriter for NumbersWriter {
 
     fn frames<'a>(&'a mut self, _: &'a FaceContext, frames: Frames) -> Emit<'a> {
         let packets = frames.iter().filter_map(sse::decode_packet);
-        let told: String = packets
-            .map(|packet| format!("{}={}\n", packet.seq * PER_PACKET, said(&packet.payload)))
+        let lines: String = packets
+            .map(|packet| format!("{}={}\n", packet.seq * PER_PACKET, text_of(&packet.payload)))
             .collect();
-        Emit::Now(BodyStep::Write(told.into()))
+        Emit::Now(BodyStep::Write(lines.into()))
     }
 
     fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
@@ -214,7 +217,7 @@ impl FaceWriter for NumbersWriter {
     }
 }
 
-fn said(payload: &Payload) -> String {
+fn text_of(payload: &Payload) -> String {
     match payload {
         Payload::Delta(text) => text.clone(),
         Payload::Event(_) => "event".into(),

@@ -1,10 +1,9 @@
-//! Requests for tenants of whom nothing is stored: they live in the memory of one process, and
-//! whichever process is asked passes the request on to that one. One layer before all routes, so
-//! that no face can forget it.
+//! Forwards requests of `no_store` tenants to the gateway that hosts them, because the tenant's
+//! data are in that gateway's memory. This is one layer before all routes, so that no face can
+//! forget it.
 //!
-//! What was passed on once is never passed on again: it carries a mark, signed with the store's own
-//! secret, which no client can make. Bodies flow both ways as they come; nothing of them is held
-//! here.
+//! A forwarded request has a mark that is signed with the store's secret, so clients cannot forge
+//! it. It is never forwarded again. Bodies are streamed both ways and not stored here.
 
 mod mark;
 
@@ -36,23 +35,23 @@ use capstan_engine::faults::journal_fault;
 use capstan_kit::hop_by_hop::drop_hop_by_hop;
 use mark::Marks;
 
-/// Requests that are passed on at once; each holds two connections.
+/// The most forwarded requests at once. Each holds two connections.
 const AT_ONCE: usize = 1024;
-/// How often it is looked whether the other process still lives: one that is frozen never cuts a
-/// connection.
+/// How often to check that the other gateway is alive. A frozen process does not close its
+/// connections.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// When to come back, in seconds.
+/// The `Retry-After` of a refusal, in seconds.
 const RETRY: f64 = 1.0;
 
-/// Carries a request to another process, and its answer back.
+/// Sends a request to another gateway, and returns its response.
 #[async_trait]
 pub trait ReplicaForwarder: Send + Sync + 'static {
-    /// The answer, as soon as its head is there. Neither a redirect is followed nor a proxy asked,
-    /// and nothing is tried again.
+    /// Returns the response as soon as its head arrives. Follows no redirect, uses no proxy, and
+    /// does not retry.
     async fn pass(&self, request: http::Request<Body>) -> Result<http::Response<Body>, String>;
 }
 
-/// Passes requests on to other processes. Cheap to clone.
+/// Forwards requests to other gateways. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Forwarding(Arc<Forwarders>);
 
@@ -62,7 +61,7 @@ struct Forwarders {
     metrics: Arc<Metrics>,
     way: Option<Arc<dyn ReplicaForwarder>>,
     room: Arc<Semaphore>,
-    /// Which other processes live, and when that was asked.
+    /// The gateways that are alive, and when they were read.
     living: Mutex<Option<(Instant, HashSet<Uuid>)>>,
 }
 
@@ -79,11 +78,12 @@ impl Forwarding {
 }
 
 impl Forwarders {
-    /// Whether a process lives, as of a moment ago. What cannot be found out does not end anything.
+    /// Whether a gateway is alive, a moment ago. True if that is unknown, so that an outage of the
+    /// store ends nothing.
     async fn is_alive(&self, peer: Uuid) -> bool {
         let mut living = self.living.lock().await;
         if living.as_ref().is_none_or(|(asked, _)| asked.elapsed() >= LOOK_EVERY / 2) {
-            let Some(cluster) = self.engine.journal.store().cluster() else { return true };
+            let Some(cluster) = self.engine.store().cluster() else { return true };
             let Ok(replicas) = cluster.replicas().await else { return true };
             let alive =
                 replicas.into_iter().filter(|one| one.standing != Standing::Gone).map(|one| one.id);
@@ -93,8 +93,8 @@ impl Forwarders {
     }
 }
 
-/// Passes a request on if its tenant lives in another process.
-pub(crate) async fn pass_on(
+/// Forwards a request if another gateway hosts its tenant.
+pub(crate) async fn forward(
     State(Forwarding(here)): State<Forwarding>,
     mut request: Request,
     next: Next,
@@ -103,25 +103,25 @@ pub(crate) async fn pass_on(
     let Some(tenant) = tenant.filter(|name| here.tenants.is_unstored(name)) else {
         return next.run(request).await;
     };
-    let Some(cluster) = here.engine.journal.store().cluster() else {
+    let Some(cluster) = here.engine.store().cluster() else {
         return next.run(request).await;
     };
-    // The tenant may move while a connection lasts, and only requests can follow it.
+    // A connection cannot follow a tenant that moves to another gateway; requests can.
     if request.headers().contains_key(header::UPGRADE) {
         return StatusCode::UPGRADE_REQUIRED.into_response();
     }
-    match whither(&here, cluster.tenant_hosts(), &tenant, &mut request).await {
+    match host_of(&here, cluster.tenant_hosts(), &tenant, &mut request).await {
         Ok(None) => next.run(request).await,
         Ok(Some(peer)) => carry(&here, &tenant, peer, request).await.unwrap_or_else(|fault| {
-            here.metrics.passed_on("failed");
+            here.metrics.forwarded("failed");
             Refusal::from(fault).into_response()
         }),
         Err(fault) => Refusal::from(fault).into_response(),
     }
 }
 
-/// Where the tenant lives, if not here.
-async fn whither(
+/// The gateway that hosts the tenant, if it is another one.
+async fn host_of(
     here: &Forwarders,
     hosts: &dyn TenantHosts,
     tenant: &str,
@@ -129,12 +129,12 @@ async fn whither(
 ) -> Result<Option<Peer>, Fault> {
     let was_passed_on = match request.headers_mut().remove(&mark::HEADER) {
         Some(mark) => {
-            Marks::of(&here.engine).await?.is_ours(&mark, tenant, request, here.engine.wall.now())
+            Marks::of(&here.engine).await?.is_ours(&mark, tenant, request, here.engine.now())
         }
         None => false,
     };
-    // Whoever is about to leave takes nobody in.
-    let may_host = !was_passed_on && !here.engine.draining.is_cancelled();
+    // A gateway that is draining hosts no new tenant.
+    let may_host = !was_passed_on && !here.engine.is_draining();
     match hosts.host_of(tenant, may_host).await.map_err(journal_fault)? {
         TenantHost::Here => Ok(None),
         TenantHost::Elsewhere(peer) if !was_passed_on => Ok(Some(peer)),
@@ -148,7 +148,7 @@ fn unreachable(message: &str) -> Fault {
     Fault::new(FaultKind::ServiceUnavailable).with_message(message).with_retry_after(RETRY)
 }
 
-const GONE: &str = "The server that this tenant lives on does not answer.";
+const GONE: &str = "The gateway that hosts this tenant does not answer.";
 
 async fn carry(
     here: &Arc<Forwarders>,
@@ -170,7 +170,7 @@ async fn carry(
     let answered = loop {
         tokio::select! {
             answered = &mut passing => break answered,
-            () = here.engine.ended.cancelled() => {
+            () = here.engine.until_ended() => {
                 return Err(unreachable("The server is about to end."));
             }
             _ = look.tick() => {
@@ -184,7 +184,7 @@ async fn carry(
         tracing::warn!(replica = peer.name, why, "a request could not be passed on");
         unreachable(GONE)
     })?;
-    here.metrics.passed_on("passed");
+    here.metrics.forwarded("passed");
     Ok(returned(here, peer.id, response, room))
 }
 
@@ -194,22 +194,22 @@ fn every(period: Duration) -> Interval {
     interval
 }
 
-/// The same request for the other process, with the mark that it was passed on, and the id under
-/// which logs know it here.
+/// The request for the other gateway, with the mark and with the id of the request in this
+/// gateway's log.
 async fn marked(
     here: &Forwarders,
     tenant: &str,
     url: &str,
     request: Request,
 ) -> Result<Request, Fault> {
-    let mark = Marks::of(&here.engine).await?.make(tenant, &request, here.engine.wall.now());
+    let mark = Marks::of(&here.engine).await?.make(tenant, &request, here.engine.now());
     let (mut head, body) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
     head.uri =
         format!("{}{path}", url.trim_end_matches('/')).parse::<Uri>().map_err(Fault::from_error)?;
     head.version = http::Version::default();
     drop_hop_by_hop(&mut head.headers);
-    // It is said anew, of the other process.
+    // The client sets it anew, for the other gateway.
     head.headers.remove(header::HOST);
     head.headers.insert(&mark::HEADER, mark);
     if let Some(RequestId(id)) = head.extensions.get::<RequestId>()
@@ -221,7 +221,7 @@ async fn marked(
     Ok(Request::from_parts(head, body))
 }
 
-/// The other's answer, cut off as soon as that process is gone.
+/// The other gateway's response. It is cut as soon as that gateway is gone.
 fn returned(
     here: &Arc<Forwarders>,
     peer: Uuid,
@@ -230,7 +230,7 @@ fn returned(
 ) -> Response {
     let (mut head, body) = response.into_parts();
     drop_hop_by_hop(&mut head.headers);
-    // This process's own layers say these.
+    // This gateway's own layers set these.
     head.headers.remove(header::VARY);
     let through = Through {
         here: Arc::clone(here),
@@ -264,10 +264,10 @@ impl Through {
         loop {
             tokio::select! {
                 piece = self.pieces.next() => return piece,
-                () = self.here.engine.ended.cancelled() => return cut("this server ends"),
+                () = self.here.engine.until_ended() => return cut("this server ends"),
                 _ = self.look.tick() => {
                     if !self.here.is_alive(self.peer).await {
-                        return cut("the server that was asked is gone");
+                        return cut("the gateway that hosts the tenant is gone");
                     }
                 }
             }

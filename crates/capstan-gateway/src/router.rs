@@ -25,7 +25,7 @@ use capstan_faces::FaceSettings;
 use capstan_journal::Cluster;
 use capstan_kit::openapi::{Described, Routes, document};
 
-/// Of the streams, whichever face began them.
+/// The routes of streams, for runs of any face.
 fn of_streams() -> Routes<Streams> {
     Routes::default()
         .get("/v1/streams", streams::list, &streams::LIST)
@@ -50,7 +50,7 @@ fn list_of_agents() -> Routes<Engine> {
     Routes::default().get("/v1/agents", agents::list, &agents::LIST)
 }
 
-/// The catalogue of faults.
+/// The routes of the fault catalogue.
 fn of_errors() -> Routes<()> {
     Routes::default().get("/v1/errors", errors::list, &errors::LIST).get(
         "/errors/{slug}",
@@ -59,7 +59,7 @@ fn of_errors() -> Routes<()> {
     )
 }
 
-/// How the server feels.
+/// The health routes.
 fn of_health() -> Routes<Monitor> {
     Routes::default()
         .get("/health", health::health, &health::HEALTH)
@@ -67,7 +67,7 @@ fn of_health() -> Routes<Monitor> {
         .get("/readyz", health::ready, &health::READY)
 }
 
-/// The same for those who may know more of it.
+/// The health routes that need permission.
 fn of_monitor() -> Routes<Monitor> {
     of_health().get("/metrics", health::metrics, &health::METRICS)
 }
@@ -91,7 +91,7 @@ fn of_docs() -> Routes<docs::Document> {
         .get("/docs/style.css", docs::style, &docs::STYLE)
 }
 
-/// What all routes say of themselves.
+/// The descriptions of all routes.
 fn described() -> Vec<Described> {
     let faces = faces::all(&FaceSettings::default());
     let of_faces = faces.iter().flat_map(|face| face.clone().routes().described(true));
@@ -118,14 +118,14 @@ pub fn openapi() -> Value {
     document(&described())
 }
 
-/// What is behind a door.
+/// The routes of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Behind {
-    /// Everything.
+    /// All routes.
     All,
-    /// Everything but the console, which has a door of its own.
+    /// All routes except the console's, which has its own listener.
     NoConsole,
-    /// The console, and how the server feels.
+    /// The console's routes, and the health routes.
     Console,
 }
 
@@ -141,12 +141,12 @@ pub(crate) fn router(services: &Services, behind: Behind) -> Router {
     layered(services, routes)
 }
 
-/// What the console asks, and its page. Each question asks for itself who looks.
+/// The console's queries and its page. Each query authenticates its operator.
 fn of_console(services: &Services) -> Router {
     let console = services.console.clone();
     let questions = capstan_console::routes().with_state(console.clone()).into_router();
     questions
-        // Nobody looks at an empty page until a database is back.
+        // Without this limit, page loads would wait for a database that is down.
         .route_layer(from_fn_with_state(console, capstan_console::limit))
         .merge(console_pages().with_state(services.pages.clone()).into_router())
 }
@@ -167,13 +167,12 @@ fn for_all(services: &Services) -> Router {
         .merge(of_tickets().with_state(engine.clone()))
         .merge(with_cx(of_sessions()))
         .merge(list_of_agents().with_state(engine.clone()));
-    // Whose request is it?
     let of_faces = faces.iter().map(|face| with_cx(face.clone().routes()));
     let for_tenants = of_faces
         .fold(for_tenants, Routes::merge)
         .into_router()
-        // Whoever is not stored lives in one process.
-        .route_layer(from_fn_with_state(forwarding.clone(), replica_forwarding::pass_on))
+        // Requests of `no_store` tenants go to their host.
+        .route_layer(from_fn_with_state(forwarding.clone(), replica_forwarding::forward))
         .route_layer(from_fn_with_state(access.clone(), access::authenticate));
     let open = of_errors()
         .merge(of_docs().with_state(openapi as docs::Document))
@@ -187,23 +186,23 @@ fn for_all(services: &Services) -> Router {
 fn layered(services: &Services, routes: Router) -> Router {
     let Services { engine, access, .. } = services;
     routes
-        // Without tenants only this machine may ask.
+        // Without tenants, only requests from this machine are allowed.
         .layer(from_fn_with_state(access.clone(), access::guard_loopback))
-        // Pages of allowed origins may ask.
+        // CORS: pages of allowed origins may send requests.
         .layer(from_fn_with_state(access.clone(), access::cors))
-        // Whose answer this is, where several gateways give the same.
+        // The name of the gateway that answered, because several gateways give the same answers.
         .layer(from_fn_with_state(engine.clone(), served_by))
-        // Browsers guess types of what they should not run.
+        // Browsers must not guess content types.
         .layer(map_response(no_sniffing))
-        // What is said in JSON is somebody's own.
+        // JSON responses contain a tenant's data, so caches must not store them.
         .layer(map_response(no_storing))
-        // What is answered in one piece is its asker's memory.
+        // A collected response counts as memory of its tenant.
         .layer(from_fn_with_state(engine.clone(), accounted_body::count))
-        // Everything that was refused becomes a problem, here and nowhere else.
+        // Refusals become problem details here and nowhere else.
         .layer(from_fn_with_state(services.error_responses(), error_responses::render))
 }
 
-/// What a connection may ask for beyond the number of those that may ask for everything.
+/// The routes of reserved connections, beyond the connection limit.
 pub(crate) fn health(services: &Services) -> Router {
     let full = || async {
         let fault = Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0);
@@ -212,7 +211,7 @@ pub(crate) fn health(services: &Services) -> Router {
     Router::new()
         .merge(of_monitor().with_state(services.monitor.clone()).into_router())
         .fallback(full)
-        // It is cut soon, so nobody should ask on it again.
+        // The connection is closed soon, so clients should not reuse it.
         .layer(map_response(last_answer))
         .layer(from_fn_with_state(services.access.clone(), access::guard_loopback))
         .layer(map_response(no_sniffing))
@@ -220,10 +219,10 @@ pub(crate) fn health(services: &Services) -> Router {
         .layer(from_fn_with_state(services.error_responses(), error_responses::render))
 }
 
-/// One that was passed on says it already.
+/// A forwarded response has the header already.
 async fn served_by(State(engine): State<Engine>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    if let Some(name) = engine.journal.store().cluster().map(Cluster::replica_name)
+    if let Some(name) = engine.store().cluster().map(Cluster::replica_name)
         && let Ok(name) = HeaderValue::from_str(name)
     {
         response.headers_mut().entry(SERVED_BY).or_insert(name);
@@ -231,7 +230,7 @@ async fn served_by(State(engine): State<Engine>, request: Request, next: Next) -
     response
 }
 
-/// The name of the process that has answered.
+/// The id of the gateway that answered.
 const SERVED_BY: HeaderName = HeaderName::from_static("x-served-by");
 
 async fn last_answer(mut response: Response) -> Response {

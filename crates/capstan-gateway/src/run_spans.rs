@@ -108,7 +108,7 @@ impl RunTracer for RunSpans {
                 }
             }
             Happened::Started
-            | Happened::Attached
+            | Happened::Attached { .. }
             | Happened::TakenUp
             | Happened::AttemptBegan
             | Happened::FirstPacket { .. }

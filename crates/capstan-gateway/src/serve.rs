@@ -3,10 +3,8 @@
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
-use capstan_agent::END_LIMIT;
 use capstan_engine::Engine;
 use capstan_engine::recovery;
 use capstan_journal::Cluster;
@@ -24,12 +22,11 @@ use crate::{face, router};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Drained {
-    /// Runs that were interrupted by the restart before this life.
+    /// The number of runs that an earlier process left open.
     pub recovered: usize,
 }
 
-/// A gateway at work, without a listener of its own: for programs that mount it into their own
-/// server.
+/// A running gateway without a listener, for programs that mount it into their own server.
 pub struct Service {
     services: Arc<Services>,
     recovered: usize,
@@ -37,18 +34,18 @@ pub struct Service {
 }
 
 impl Service {
-    /// Recovers what an earlier life left open, then sets to work.
+    /// Recovers the runs that an earlier process left open, then begins to serve.
     pub async fn start(gateway: Gateway) -> io::Result<Self> {
         Self::recover(gateway.into_services()).await
     }
 
     async fn recover(services: Arc<Services>) -> io::Result<Self> {
         let Services { engine, console, metrics, .. } = &*services;
-        let (journal, metrics) = (engine.journal.clone(), metrics.clone());
-        // Recovery waits for the journal as well.
-        let counting = tokio::spawn(async move { metrics.journal.watch(&**journal.store()).await });
+        let (store, metrics) = (engine.store().clone(), metrics.clone());
+        // The time counts during recovery as well, because recovery waits for the journal.
+        let counting = tokio::spawn(async move { metrics.journal.watch(&*store).await });
         let counting = AbortOnDropHandle::new(counting);
-        if !engine.journal.store().is_shared() {
+        if !engine.store().is_shared() {
             capstan_console::remember(console).await;
         }
         let recovered = recovery::recover(engine).await.map_err(io::Error::other)?;
@@ -61,8 +58,8 @@ impl Service {
         router::router(&self.services, Behind::All)
     }
 
-    /// Refuses new runs, serves what is open for a while, interrupts what is left, closes the
-    /// journal.
+    /// Refuses new runs, serves open ones until the drain limit, interrupts the rest, and closes
+    /// the journal.
     pub async fn drain(self) -> io::Result<Drained> {
         self.stop(&TaskTracker::new()).await
     }
@@ -72,13 +69,13 @@ impl Service {
         drain(engine, connections).await;
         drop(self.keepers);
         capstan_console::save(console).await;
-        engine.journal.store().close().await.map_err(io::Error::other)?;
+        engine.store().close().await.map_err(io::Error::other)?;
         Ok(Drained { recovered: self.recovered })
     }
 }
 
-/// Serves until `shutdown` resolves, then drains: new runs are refused, what is open is served for
-/// a while, runs that are left are interrupted.
+/// Serves until `shutdown` resolves, then drains: refuses new runs, serves open ones for a while,
+/// and interrupts the rest.
 pub async fn serve(
     mut gateway: Gateway,
     listeners: Vec<TcpListener>,
@@ -91,8 +88,8 @@ pub async fn serve(
     let listeners = listeners.into_iter().map(|listener| (listener, main));
     let listeners =
         listeners.chain(of_console.into_iter().map(|listener| (listener, Behind::Console)));
-    // Streams are served, and questions about health answered, while recovery is at work.
-    let (connections, admission) = (TaskTracker::new(), Admission::new(&engine.settings.limits));
+    // Streams and health checks are served during recovery.
+    let (connections, admission) = (TaskTracker::new(), Admission::new(&engine.settings().limits));
     let edge = services.edge();
     for (listener, behind) in listeners {
         let all = router::router(&services, behind);
@@ -101,71 +98,51 @@ pub async fn serve(
     }
     tokio::pin!(shutdown);
     let service = tokio::select! {
-        // Connections are open: nobody may be left to wait there by a program that lives on.
+        // After an error, open connections are closed, because the program may live on.
         service = Service::recover(services.clone()) => service.inspect_err(|_| engine.give_up())?,
         () = &mut shutdown => {
-            // What is not recovered yet is left to the next life.
+            // The next process recovers the remaining runs.
             drain(engine, &connections).await;
-            engine.journal.store().close().await.map_err(io::Error::other)?;
+            engine.store().close().await.map_err(io::Error::other)?;
             return Ok(Drained { recovered: 0 });
         }
     };
-    let mut outdated = engine.journal.store().cluster().map(Cluster::outdated);
+    let mut outdated = engine.store().cluster().map(Cluster::outdated);
     tokio::select! {
         () = &mut shutdown => service.stop(&connections).await,
-        // What runs may end, and nothing new begins; then it is left to builds that know more.
+        // A newer build changed the journal's format. Open runs may finish, and this process
+        // accepts no new ones.
         Some(()) = async { outdated.as_mut()?.wait_for(|is| *is).await.ok().map(drop) } => {
             service.stop(&connections).await?;
-            Err(io::Error::other("the journal asks for a newer build than this one"))
+            Err(io::Error::other("the journal needs a newer build than this one"))
         }
-        () = engine.broken.cancelled() => {
-            // Whoever looks at `/livez` may see it, and bodies are cut; nothing can be written any
-            // more.
+        () = engine.until_broken() => {
+            // Nothing can be written any more. Clients get a moment to read `/livez` and the end of
+            // their bodies.
             tokio::time::sleep(SHUTDOWN_GRACE).await;
             let why = engine.journal_broken().await;
-            Err(io::Error::other(format!("the journal is broken, and only a new process can mend \
-             that: {why}")))
+            Err(io::Error::other(format!("the journal is broken, and only a restart can recover \
+             it: {why}")))
         }
     }
 }
 
-/// How long the end waits at most for a journal that takes no writes.
-const UNWELL: Duration = Duration::from_secs(5);
-
 async fn drain(engine: &Engine, connections: &TaskTracker) {
-    engine.draining.cancel();
-    if let Some(cluster) = engine.journal.store().cluster() {
-        cluster.drain();
-    }
-    engine.tasks.close();
+    let runs = engine.begin_drain();
     connections.close();
-    tracing::info!(runs = engine.tasks.len(), connections = connections.len(), "draining");
-    // Until the limit, runs may finish and whoever watches them may see it.
-    let _ = tokio::time::timeout(engine.settings.timeouts.drain, engine.tasks.wait()).await;
-    engine.stopped.cancel();
-    tokio::select! {
-        () = engine.tasks.wait() => {}
-        () = engine.unwell_for(engine.settings.timeouts.drain.min(UNWELL)) => tracing::warn!("the \
-         journal takes no writes: what is left open is recovered by the next life"),
-    }
-    // Runs that wait go on in another life; their spans end here.
-    engine.forget_waiting_spans(Duration::ZERO);
-    engine.closing.cancel();
-    engine.ended.cancel();
+    tracing::info!(runs, connections = connections.len(), "draining");
+    engine.drain_runs().await;
     let _ = tokio::time::timeout(SHUTDOWN_GRACE, connections.wait()).await;
-    // What agents were told to end, here and elsewhere. An agent that never yields is not waited
-    // for.
-    engine.agents_at_work.close();
-    let _ = tokio::time::timeout(END_LIMIT + SHUTDOWN_GRACE, engine.agents_at_work.wait()).await;
-    engine.observed().await;
+    engine.drain_agents(SHUTDOWN_GRACE).await;
 }
-/// Does what nobody asks for, until the server stops.
+
+/// Does periodic work until the server stops.
 async fn maintain(services: Arc<Services>) {
     let Services { engine, cx, faces, console, .. } = &*services;
     tokio::select! {
         () = recovery::sweep(engine.clone()) => {}
         () = capstan_console::maintain(console) => {}
-        () = capstan_console::tell_load(console) => {}
+        () = capstan_console::report_load(console) => {}
         () = face::maintain(cx, faces) => {}
     }
 }

@@ -1,4 +1,4 @@
-//! The services of a gateway, each under its name. Each route and layer gets the one that it needs.
+//! The parts of a gateway by name. Each route and layer gets the part that it needs.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::routes::streams::Streams;
 use crate::tls::Tls;
 use capstan_console::Console;
 
-/// What a gateway is made of once it is built.
+/// The parts of a built gateway.
 pub(crate) struct Services {
     pub(crate) engine: Engine,
     pub(crate) cx: FaceContext,
@@ -32,12 +32,13 @@ pub(crate) struct Services {
 
 impl Services {
     pub(crate) fn edge(&self) -> Edge {
+        let [draining, closing] = self.engine.shutdown_tokens();
         Edge::from(Rules {
-            timeouts: self.engine.settings.timeouts.clone(),
+            timeouts: self.engine.settings().timeouts.clone(),
             tls: self.tls.clone(),
-            has_tenant_shares: self.engine.settings.has_tenant_shares,
-            draining: self.engine.draining.clone(),
-            closing: self.engine.closing.clone(),
+            has_tenant_shares: self.engine.settings().has_tenant_shares,
+            draining,
+            closing,
             stalled_readers: self.metrics.stalled_readers.clone(),
         })
     }

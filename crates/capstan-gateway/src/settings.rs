@@ -1,4 +1,4 @@
-//! What can be set. Every default is a named constant with its reason.
+//! The gateway's settings. Every default is a named constant with its reason.
 
 use capstan_journal::Retention;
 use capstan_protocol::Exposure;
@@ -13,46 +13,45 @@ use capstan_engine::settings::EngineSettings;
 pub use capstan_engine::settings::{Limits, Timeouts};
 use capstan_faces::FaceSettings;
 
-/// How the gateway behaves. Options are consuming setters on the fields' struct-update syntax.
+/// The settings of a gateway. Set fields with struct-update syntax.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Who may use it; nobody in particular if empty (then it must listen on loopback only). A
-    /// handle: keep a clone to replace them while the gateway serves.
+    /// The tenants. If there are none, the gateway must listen on loopback only. A handle: keep a
+    /// clone to replace them while the gateway serves.
     pub tenants: Tenants,
-    /// Which tokens are taken beside keys, if any.
+    /// The accepted tokens besides keys, if any.
     pub jwt: Option<Jwt>,
-    /// Who looks after it. A handle, as the tenants are.
+    /// The operators. A handle, like the tenants.
     pub operators: Operators,
-    /// Without tenants, whether others than this machine may use it: then any Host is answered to.
+    /// Without tenants, whether other machines may use the gateway. Then any Host is accepted.
     pub open: bool,
-    /// Origins of pages that may call it. Without tenants, pages on loopback may.
+    /// Origins of pages that may call the gateway. Without tenants, pages on loopback may.
     pub cors_origins: Vec<String>,
-    /// Where others find it, for what names its own address: `https://agents.example`. The
-    /// request's Host otherwise.
+    /// The public address, for documents with the gateway's own address: `https://agents.example`.
+    /// Without it, the request's Host.
     pub public_url: Option<String>,
-    /// A key that may read `/metrics` from elsewhere than loopback.
+    /// A key that may read `/metrics` from other machines.
     pub metrics_key: Option<KeyHash>,
-    /// The certificate to show; plain HTTP without. A handle, as the tenants are.
+    /// The TLS certificate; plain HTTP without one. A handle, like the tenants.
     pub tls: Option<Tls>,
     /// Whether type names and causes may leave the process.
     pub exposure: Exposure,
-    /// In AG-UI, a failure is also told as a text message, for front ends that ignore RUN_ERROR.
-    /// Off: those that do not ignore it would show it twice.
+    /// In AG-UI, a failure is also sent as a text message, for front ends that ignore RUN_ERROR.
+    /// Off by default: other front ends would show it twice.
     pub agui_error_text: bool,
-    /// In OpenAI's API, a request without a key that an SDK says it repeats attaches to the run of
-    /// the same body that nobody reads, instead of starting another. On: a retry should bill no
-    /// second run.
+    /// In OpenAI's API, a request without a key that an SDK marks as a retry attaches to the unread
+    /// run with the same body. On by default: a retry should not bill a second run.
     pub openai_repeats: bool,
-    /// In OpenAI's API, responses may be asked for over a WebSocket. On: Codex tries that first.
-    /// Off, it is told to go on by POST.
+    /// In OpenAI's API, clients may request responses over a WebSocket. On by default, because
+    /// Codex tries that first. If it is off, Codex uses POST.
     pub openai_websocket: bool,
-    /// The page for whoever looks after it, at `/console`.
+    /// The operators' page at `/console`.
     pub console: ConsoleSettings,
-    /// How much, per tenant and in all.
+    /// Limits per tenant and in total.
     pub limits: Limits,
-    /// How long.
+    /// Timeouts.
     pub timeouts: Timeouts,
-    /// How long streams, sessions and claims are kept, and how much of them.
+    /// How long streams, sessions and claims are stored, and how many bytes of them.
     pub retention: Retention,
 }
 
@@ -62,29 +61,29 @@ impl Settings {
         self.console.is_on(self.is_local(), self.open, &self.operators)
     }
 
-    /// Whether the console shows what was said.
+    /// Whether the console shows content.
     pub fn console_content(&self) -> ContentRule {
         self.console.content_rule(self.is_local())
     }
 
-    /// Whether everything belongs to one, who shows nothing: then only this machine may ask.
+    /// Whether there are no tenants and no public access: then only this machine may send requests.
     pub fn is_local(&self) -> bool {
         self.tenants.is_empty() && self.jwt.is_none()
     }
 
-    /// Whether tenants are kept apart on their way to the threads of this process: if there is more
-    /// than one, and each has a share.
+    /// Whether tenants share the process's threads fairly: if there is more than one tenant, and
+    /// each has a share.
     fn has_tenant_shares(&self) -> bool {
         !self.is_local() && self.limits.share_per_tenant > 0
     }
 
-    /// What can be set of single faces.
+    /// The settings of single faces.
     pub(crate) fn for_faces(&self) -> FaceSettings {
         let Self { agui_error_text, openai_repeats, openai_websocket, .. } = *self;
         FaceSettings { agui_error_text, openai_repeats, openai_websocket }
     }
 
-    /// Where the gateway is reached.
+    /// The gateway's address.
     pub(crate) fn site(&self) -> Site {
         Site {
             public_url: self.public_url.clone(),
@@ -94,7 +93,7 @@ impl Settings {
         }
     }
 
-    /// What the engine goes by.
+    /// The engine's settings.
     pub(crate) fn for_engine(&self) -> EngineSettings {
         EngineSettings {
             limits: self.limits.clone(),

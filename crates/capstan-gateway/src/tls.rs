@@ -12,11 +12,11 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
-/// What a connection may speak, the better first.
+/// The protocols that a connection may use, best first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// A handle, cheap to clone. Whoever holds one can replace the certificate; connections that are
-/// open keep theirs.
+/// A handle on the certificate, cheap to clone. A replacement applies to new connections; open ones
+/// keep theirs.
 #[derive(Clone)]
 pub struct Tls(Arc<RwLock<Arc<ServerConfig>>>);
 
@@ -27,14 +27,14 @@ impl Tls {
         Ok(Self(Arc::new(RwLock::new(read(certificate, key)?))))
     }
 
-    /// From here on this certificate is shown. A wrong one changes nothing.
+    /// Uses this certificate from now on. An invalid one changes nothing.
     pub fn replace(&self, certificate: &[u8], key: &[u8]) -> io::Result<()> {
         let config = read(certificate, key)?;
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(())
     }
 
-    /// Shakes hands.
+    /// Performs the TLS handshake.
     pub(crate) async fn accept<S>(&self, socket: S) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -44,7 +44,7 @@ impl Tls {
     }
 }
 
-/// Holds a private key.
+/// Hides the private key.
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tls(…)")
@@ -61,7 +61,7 @@ fn read(certificate: &[u8], key: &[u8]) -> io::Result<Arc<ServerConfig>> {
     }
     let key = PrivateKeyDer::from_pem_slice(key)
         .map_err(|_| wrong("the key's file holds no private key in PEM"))?;
-    // Named, since a process may know several providers, and then there is no default.
+    // Named, because a process may have several providers, and then there is no default.
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let build = || -> Result<ServerConfig, rustls::Error> {
         builder

@@ -8,7 +8,6 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use capstan_agent::{Agent, Failure, Outcome, Stopped, Turn, Writer, async_trait};
 use capstan_journal::{Run, RunState, Step};
 use capstan_protocol::{Close, Fault, FaultKind};
@@ -29,7 +28,7 @@ const FIRST_WAIT: u64 = 5;
 const LONGEST_WAIT: u64 = 300;
 /// How many connections to receivers may be open.
 const AT_ONCE: usize = 64;
-/// How often a delivery that waits reports to its relay that it is alive.
+/// How often a waiting delivery reports that it is alive.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The agent that makes all deliveries.
@@ -116,7 +115,7 @@ async fn message(
     turn: &Turn,
     out: &mut Writer,
 ) -> Result<Option<WebhookMessage>, Failure> {
-    let at = || cx.engine.wall.now().as_micros().div_euclid(1_000_000);
+    let at = || cx.engine.now().as_micros().div_euclid(1_000_000);
     let due = faces.iter().find_map(|face| Some((face, face.delivery_of(turn)?)));
     if let Some((face, DueDelivery { run: stream, is_late })) = due {
         if is_late {
@@ -155,12 +154,12 @@ fn later(fault: Fault, attempt: u32) -> Failure {
 /// Waits for the end of a run.
 async fn ended(cx: &FaceContext, stream: Uuid, out: &mut Writer) -> Result<Run, Failure> {
     loop {
-        let found = cx.engine.journal.store().run(stream).await.map_err(journal_fault)?;
+        let found = cx.engine.store().run(stream).await.map_err(journal_fault)?;
         let run = found.ok_or_else(|| Fault::new(FaultKind::StreamExpired))?;
         if run.state == RunState::Closed {
             return Ok(run);
         }
-        let mut reader = cx.engine.journal.reader_of(&run, run.last_seq);
+        let mut reader = cx.engine.reader_of(&run, run.last_seq);
         loop {
             match tokio::time::timeout(ALIVE_INTERVAL, reader.next()).await {
                 Ok(Ok(Step::State(RunState::Closed))) => break,
@@ -221,7 +220,7 @@ impl BeforeWork for DeliveryAgent {
 }
 
 async fn claim(cx: &FaceContext, face: &dyn Face, run: &Run) -> Result<(), Fault> {
-    let body = Bytes::from(serde_json::json!({ "input": run.stream_id.to_string() }).to_string());
+    let body = serde_json::json!({ "input": run.stream_id.to_string() }).into();
     let (key, ask) = (format!("webhook-{}", run.stream_id), face.decode(&body)?);
     begin(cx, &run.tenant, Delivery { face: &run.face, key, body, ask, chat: None }).await
 }

@@ -87,7 +87,7 @@ fn watch_idly(readers: usize, megabytes: usize, most: u64) {
 /// A run that may be repeated is compared with what it said, so something of each packet is
 /// remembered.
 #[test]
-fn long_streams_that_nobody_reads_take_a_few_bytes_a_packet() {
+fn long_unread_streams_take_a_few_bytes_per_packet() {
     mumble(50_000, 2);
 }
 
@@ -123,7 +123,7 @@ fn hostile() -> String {
 /// Wherever it stands in a body: its text may be kept twice, as what the agent is given of it and
 /// as the payload.
 #[test]
-fn a_held_run_keeps_the_text_of_its_request_and_no_tree_of_it() {
+fn a_held_run_stores_its_requests_text_and_no_tree() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let (tree, id) = (hostile(), Uuid::now_v7());

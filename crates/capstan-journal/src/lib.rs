@@ -46,8 +46,8 @@ pub use replica::{BreakerState, Load, RemoteReaders, Replica, ReplicaState, Stan
 pub use retention::{Expired, Retention, TenantRetention};
 pub use rollup::{Counts, FIRST_PACKET_MS, Rollup, RollupKey};
 pub use run::{
-    ArmedBy, Attempt, Claim, Frame, MemberUse, NameKind, Questions, Run, RunState, StoredTurn,
-    Viewers,
+    ArmedBy, Attempt, Claim, ContinuedBy, Frame, MemberUse, NameKind, Questions, Run, RunState,
+    StoredTurn, Viewers,
 };
 pub use secret::Secret;
 pub use store::{

@@ -350,6 +350,12 @@ impl Records for MemoryStore {
         self.write()?.transition(step)
     }
 
+    async fn mark_sent(&self, stream: Uuid, at: Timestamp) -> Result<bool> {
+        let mut state = self.write()?;
+        let closed = state.streams.get_mut(&stream).filter(|stream| !stream.run.is_open());
+        Ok(closed.map(|stream| stream.run.sent_at = Some(at)).is_some())
+    }
+
     async fn read(&self, id: Uuid, after: u64, most: usize, bytes: usize) -> Result<Vec<Frame>> {
         let state = self.lock();
         let Some(stream) = state.streams.get(&id) else { return Ok(Vec::new()) };

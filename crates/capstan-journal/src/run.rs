@@ -138,6 +138,7 @@ impl Claim {
             webhook: None,
             lost_after: None,
             viewers: None,
+            sent_at: None,
             more: Map::new(),
         }
     }
@@ -198,6 +199,9 @@ pub struct Attempt {
     /// Bytes that it repeated from an earlier attempt, and that were not written again.
     #[serde(skip_serializing_if = "is_zero")]
     pub swallowed_bytes: u64,
+    /// How it continued an answer that had broken off, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continued_by: Option<ContinuedBy>,
     /// Its calls to upstreams.
     #[serde(skip_serializing_if = "is_zero")]
     pub calls: u64,
@@ -216,6 +220,33 @@ pub struct Attempt {
     /// Members that a later build has added.
     #[serde(flatten)]
     pub more: Map<String, Value>,
+}
+
+/// How an attempt continues an answer that has broken off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ContinuedBy {
+    /// The model received the answer so far, and continued it.
+    Prefill,
+    /// A new call answered from the beginning, and the part that viewers had was left out.
+    Comparison,
+    /// A new call answered differently, and viewers were reset.
+    Reset,
+    /// The upstream had stored its stream, and sent the rest of it.
+    UpstreamResume,
+}
+
+impl ContinuedBy {
+    /// The name in records and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Prefill => "prefill",
+            Self::Comparison => "comparison",
+            Self::Reset => "reset",
+            Self::UpstreamResume => "upstream_resume",
+        }
+    }
 }
 
 /// An attempt's use of one member of a route.
@@ -367,6 +398,10 @@ pub struct Run {
     /// A summary of its viewers, as the process that ended it knew them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub viewers: Option<Viewers>,
+    /// When its answer was last written completely to a client, for runs to which a repeated
+    /// request may attach. Set by [`crate::Records::mark_sent`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_at: Option<Timestamp>,
     /// Members that a later build has added. They survive a rewrite by this one.
     #[serde(flatten)]
     pub more: Map<String, Value>,
@@ -382,6 +417,8 @@ pub struct Viewers {
     pub joined: u64,
     /// How many of them resumed at a cursor.
     pub resumed: u64,
+    /// How many came with a repeated request, in protocols without cursors.
+    pub attached: u64,
     /// How many the server disconnected, because it stopped or could not read on.
     pub cut: u64,
     /// How many the server disconnected, because they did not read.

@@ -81,7 +81,7 @@ pub async fn authenticate(State(access): State<Access>, request: Request, next: 
             let (actor, tenant) = (Actor::from(&caller), caller.tenant.clone());
             Payer::name(&head.extensions, &tenant);
             head.extensions.insert(caller);
-            let is_scheduled = access.engine.scheduler.enter(&tenant);
+            let is_scheduled = access.engine.enter(&tenant);
             let answering = next.run(Request::from_parts(head, body));
             let mut response = if is_scheduled {
                 TaskSlot::next_turn().await;
@@ -146,7 +146,7 @@ fn holder_of(access: &Access, shown: &str) -> Result<Caller, Fault> {
     let Some(jwt) = access.jwt.as_ref().filter(|_| is_token(shown)) else {
         return Err(Fault::new(FaultKind::TenantUnauthorized));
     };
-    let claims = jwt.check(shown, tenants, access.engine.wall.now())?;
+    let claims = jwt.check(shown, tenants, access.engine.now())?;
     let log_id = format!("jwt:{}", log_id_of(&claims.subject));
     Ok(Caller { tenant: claims.tenant, key: Some(jwt.ticket_key()), scopes: claims.scopes, log_id })
 }
@@ -176,7 +176,7 @@ async fn holder_of_ticket(access: &Access, stream: &str, ticket: &str) -> Result
         let of_tokens = access.jwt.iter().filter(names).map(Jwt::ticket_key);
         tenants.reading_keys_of(tenant).into_iter().chain(of_tokens).collect()
     };
-    let check = |stream| tickets.check(ticket, stream, access.engine.wall.unset(), keys_of);
+    let check = |stream| tickets.check(ticket, stream, access.engine.wall().unset(), keys_of);
     let holder = stream.parse().ok().and_then(check);
     let caller = |tenant| Caller {
         tenant,

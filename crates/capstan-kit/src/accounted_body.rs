@@ -58,8 +58,8 @@ pub async fn count(State(engine): State<Engine>, mut request: Request, next: Nex
     let Some(size) = size.filter(|_| response.extensions().get::<Paid>().is_none()) else {
         return response;
     };
-    let mut load = engine.limiter.load(name);
-    if let Err(fault) = load.grow(size as usize, &engine.settings.limits) {
+    let mut load = engine.reserve(name);
+    if let Err(fault) = load.grow(size as usize) {
         return Refusal::from(fault).into_response();
     }
     let (head, body) = response.into_parts();
@@ -119,18 +119,19 @@ mod tests {
     use hyper::body::Body as _;
 
     use super::*;
-    use capstan_engine::limits::Limiter;
-    use capstan_engine::settings::Limits;
+    use capstan_engine::settings::{EngineSettings, Limits};
+    use capstan_journal::{Journal, MemoryStore, TailLimits};
 
     #[tokio::test]
-    async fn what_is_not_read_yet_counts_and_then_it_is_given_back() {
-        let (limiter, limits) = (Limiter::default(), Limits::default());
-        let free = |most: usize| {
-            let limits = Limits { bytes_in_flight_per_tenant: most, ..limits.clone() };
-            limiter.load("t").grow(0, &limits).is_ok()
-        };
-        let mut load = limiter.load("t");
-        load.grow(900_000, &limits).unwrap();
+    async fn unread_bytes_count_until_they_are_read() {
+        const MOST: usize = 900_000;
+        let limits = Limits { bytes_in_flight_per_tenant: MOST, ..Limits::default() };
+        let journal = Journal::new(Arc::new(MemoryStore::default()), TailLimits::default());
+        let settings = EngineSettings { limits, ..EngineSettings::default() };
+        let engine = Engine::builder(journal).settings(settings).build();
+        let free = |taken: usize| engine.reserve("t").grow(MOST - taken).is_ok();
+        let mut load = engine.reserve("t");
+        load.grow(MOST).unwrap();
         let mut body = answer(vec![b' '; 200_000], load).into_body();
         assert_eq!(body.size_hint().exact(), Some(200_000));
         let mut pieces = Vec::new();

@@ -254,13 +254,13 @@ impl SessionTurn {
     /// Builds the turn of a response. It has questions only as long as nobody has answered them.
     pub async fn of(engine: &Engine, turn: StoredTurn) -> Result<Self, Refusal> {
         let (stream_id, closed_at, bytes) = (turn.stream_id, turn.closed_at, turn.said_bytes());
-        let mut said = cpu_offload::run(bytes, || TurnRecord::of(turn));
-        let (partial, mut interrupts) = (said.is_partial, std::mem::take(&mut said.interrupts));
+        let mut record = cpu_offload::run(bytes, || TurnRecord::of(turn));
+        let (partial, mut interrupts) = (record.is_partial, std::mem::take(&mut record.interrupts));
         if !interrupts.is_empty() {
-            let asked = engine.journal.store().run(stream_id).await?.and_then(|run| run.asked);
+            let asked = engine.store().run(stream_id).await?.and_then(|run| run.asked);
             interrupts.retain(|_| asked.as_ref().is_some_and(|asked| asked.answered_by.is_none()));
         }
-        let messages = cpu_offload::run(bytes, || said.into_messages());
+        let messages = cpu_offload::run(bytes, || record.into_messages());
         Ok(Self { stream_id, messages, interrupts, partial, closed_at })
     }
 }

@@ -22,7 +22,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::Response;
-use bytes::Bytes;
 use capstan_agent::{Turn, async_trait};
 use capstan_journal::{ArmedBy, Run, RunState};
 use capstan_protocol::{Fault, FaultKind};
@@ -34,7 +33,7 @@ use crate::face::last_event_id::resume_point;
 use crate::face::reader::ViewerKind;
 use crate::openapi::{Model, Routes};
 use crate::refusal::Refusal;
-use capstan_engine::ask::Ask;
+use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::ports::Protocols;
 use capstan_engine::resume::ResumePoint;
 pub use context::{FaceContext, FaceObserver, Shared, Site, WeakContext};
@@ -67,7 +66,7 @@ impl Faces {
 }
 
 impl Protocols for Faces {
-    fn decode(&self, protocol: &str, body: &[u8]) -> Option<Result<Ask, Fault>> {
+    fn decode(&self, protocol: &str, body: &RequestBody) -> Option<Result<Ask, Fault>> {
         self.named(protocol).map(|face| face.decode(body))
     }
 
@@ -140,7 +139,7 @@ pub trait Face: Send + Sync + 'static {
     }
 
     /// Decodes a body. The gateway decodes the stored body again when it continues a run itself.
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault>;
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault>;
 
     /// Adds to a request what its body does not contain: values from headers or from the journal.
     /// The run's record stores session, chat and previous run, so a later attempt has them.
@@ -171,12 +170,12 @@ pub trait Face: Send + Sync + 'static {
     }
 
     /// Whether the client waits for one object at the end, and sees nothing of the run before.
-    fn wants_collected(&self, _request: &Parts) -> bool {
+    fn wants_collected(&self, _request: &Request<'_>) -> bool {
         false
     }
 
     /// Who starts the next attempt if the run of this request has to wait.
-    fn armed_by(&self, _request: &Parts) -> ArmedBy {
+    fn armed_by(&self, _request: &Request<'_>) -> ArmedBy {
         ArmedBy::Client
     }
 
@@ -321,7 +320,7 @@ impl<'a> RefusalTarget<'a> {
 pub struct Request<'a> {
     pub tenant: &'a str,
     pub parts: &'a Parts,
-    pub body: &'a Bytes,
+    pub body: &'a RequestBody,
     /// The agent that the path names.
     pub agent: Option<&'a str>,
     /// The hash by which a repeat of the body is known.

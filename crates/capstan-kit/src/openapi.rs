@@ -113,18 +113,19 @@ impl Tag {
         name: "Streams",
         says: "Watch, list, page through, stop and erase the streams of runs.",
     };
-    pub const SESSIONS: Self =
-        Self { name: "Sessions", says: "What a conversation remembers, and how it is forgotten." };
-    pub const FAULTS: Self = Self {
-        name: "Faults",
-        says: "The catalogue: every way in which a request or a run can fail.",
+    pub const SESSIONS: Self = Self {
+        name: "Sessions",
+        says: "The stored turns of a conversation, and how to erase \
+            them.",
     };
+    pub const FAULTS: Self =
+        Self { name: "Faults", says: "The catalogue of all faults of requests and runs." };
     pub const CONSOLE: Self = Self {
         name: "Console",
-        says: "What runs, and why it failed: for tenants of their own, for operators of those \
-         they look after.",
+        says: "Runs and their failures: a tenant sees its own, an operator those of its tenants.",
     };
-    pub const SERVER: Self = Self { name: "Server", says: "How the server feels, and its pages." };
+    pub const SERVER: Self =
+        Self { name: "Server", says: "The health of the server, and its pages." };
 }
 
 /// An answer of a route.

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
+use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -14,7 +15,24 @@ use crate::decode::{self, DecodeError, MAX_DEPTH, check};
 /// A JSON object as text: valid, at most [`MAX_DEPTH`] deep, without a line break outside of
 /// strings.
 #[derive(Clone)]
-pub struct RawObject(Box<RawValue>);
+pub struct RawObject(Text);
+
+#[derive(Clone)]
+enum Text {
+    /// serde_json has checked it.
+    Raw(Box<RawValue>),
+    /// Its owner has checked it. serde_json checks it again if somebody serialises it.
+    Checked(Box<str>),
+}
+
+impl Text {
+    fn into_raw(self) -> Result<Box<RawValue>, serde_json::Error> {
+        match self {
+            Self::Raw(raw) => Ok(raw),
+            Self::Checked(text) => RawValue::from_string(text.into()),
+        }
+    }
+}
 
 impl RawObject {
     /// Reads an object from JSON text.
@@ -29,18 +47,24 @@ impl RawObject {
 
     pub(crate) fn from_raw_within(raw: Box<RawValue>, depth: usize) -> Result<Self, DecodeError> {
         let text = raw.get();
-        if !text.starts_with('{') {
-            return Err(DecodeError::value(
-                "",
-                format!("expected an object, found {}", kind_of(text)),
-            ));
-        }
+        check_is_object(text)?;
         if check(text, depth)?.is_compact {
-            return Ok(Self(raw));
+            return Ok(Self(Text::Raw(raw)));
         }
         RawValue::from_string(compact(text))
-            .map(Self)
+            .map(|raw| Self(Text::Raw(raw)))
             .map_err(|e| DecodeError::value("", e.to_string()))
+    }
+
+    /// Copies text that the caller has checked already: one JSON value of less than [`MAX_DEPTH`]
+    /// levels whose strings have no lone surrogates. Nothing is parsed here.
+    pub fn from_checked(text: &str) -> Result<Self, DecodeError> {
+        let text = text.trim_ascii();
+        check_is_object(text)?;
+        // A valid text has line breaks between tokens only.
+        let is_compact = memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_none();
+        let text = if is_compact { text.into() } else { compact(text).into() };
+        Ok(Self(Text::Checked(text)))
     }
 
     /// Serialises a value that becomes a JSON object.
@@ -52,7 +76,10 @@ impl RawObject {
 
     /// The text, on one line.
     pub fn get(&self) -> &str {
-        self.0.get()
+        match &self.0 {
+            Text::Raw(raw) => raw.get(),
+            Text::Checked(text) => text,
+        }
     }
 
     /// Decodes the object into a type of the caller's.
@@ -78,7 +105,7 @@ impl RawObject {
 /// The empty object.
 impl Default for RawObject {
     fn default() -> Self {
-        Self::from_serialize(&Map::new()).unwrap_or_else(|_| Self(RawValue::NULL.to_owned()))
+        Self(Text::Checked("{}".into()))
     }
 }
 
@@ -96,7 +123,13 @@ impl PartialEq for RawObject {
 
 impl Serialize for RawObject {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
+        match &self.0 {
+            Text::Raw(raw) => raw.serialize(serializer),
+            Text::Checked(text) => {
+                let raw: &RawValue = serde_json::from_str(text).map_err(S::Error::custom)?;
+                raw.serialize(serializer)
+            }
+        }
     }
 }
 
@@ -152,7 +185,8 @@ impl RawJson {
 
 impl From<RawObject> for RawJson {
     fn from(object: RawObject) -> Self {
-        Self(object.0.into())
+        let raw = object.0.into_raw().unwrap_or_else(|_| RawValue::NULL.to_owned());
+        Self(raw.into())
     }
 }
 
@@ -200,6 +234,13 @@ impl schemars::JsonSchema for RawJson {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         true.into()
     }
+}
+
+fn check_is_object(text: &str) -> Result<(), DecodeError> {
+    if text.starts_with('{') {
+        return Ok(());
+    }
+    Err(DecodeError::value("", format!("expected an object, found {}", kind_of(text))))
 }
 
 /// The JSON type of a value's text, as our error messages name it.

@@ -82,6 +82,9 @@ pub enum Part {
         /// Their media type.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mime_type: Option<String>,
+        /// The name of their file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        filename: Option<String>,
     },
     /// A file that was uploaded before.
     File {
@@ -92,6 +95,9 @@ pub enum Part {
         /// Its media type.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mime_type: Option<String>,
+        /// Its name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        filename: Option<String>,
     },
     /// Bytes elsewhere.
     Uri {
@@ -102,6 +108,9 @@ pub enum Part {
         /// Their media type.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mime_type: Option<String>,
+        /// The name of their file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        filename: Option<String>,
     },
     /// The agent calls a tool.
     ToolCall {
@@ -142,18 +151,24 @@ enum Members {
         modality: Modality,
         #[serde(default)]
         mime_type: Option<String>,
+        #[serde(default)]
+        filename: Option<String>,
     },
     File {
         file_id: String,
         modality: Modality,
         #[serde(default)]
         mime_type: Option<String>,
+        #[serde(default)]
+        filename: Option<String>,
     },
     Uri {
         uri: String,
         modality: Modality,
         #[serde(default)]
         mime_type: Option<String>,
+        #[serde(default)]
+        filename: Option<String>,
     },
     ToolCall {
         name: String,

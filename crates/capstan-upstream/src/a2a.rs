@@ -1,8 +1,7 @@
 //! `a2a`: a foreign A2A agent, in version 1.0 or 0.3, found by its card.
 //!
-//! A session is its context, a run one of its tasks, begun by a message with the run's own id. A
-//! stream that breaks off is read on: the task is asked for, and subscribed to if it is still at
-//! work.
+//! A session is one A2A context. A run is one task, started by a message whose id is the run's id.
+//! If a stream breaks, the adapter gets the task and, if it still runs, subscribes to it.
 
 mod artifacts;
 mod card;
@@ -40,7 +39,7 @@ use crate::timeouts::CallTimeouts;
 use interface::Interface;
 use wire::Wire;
 
-/// Its row.
+/// The row of this kind.
 pub(crate) const KIND: Kind = Kind {
     name: "a2a",
     what: "an A2A agent",
@@ -50,7 +49,7 @@ pub(crate) const KIND: Kind = Kind {
     build: Build::Adapter(|keys, common| build(read_keys(keys)?, common)),
 };
 
-/// The kind's own keys.
+/// The kind's own configuration keys.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
@@ -59,7 +58,7 @@ pub(crate) struct Config {
     key_file: Option<String>,
     #[serde(default)]
     headers: Pairs,
-    /// Given, `url` is where the agent answers, and no card is read.
+    /// If set, `url` is the agent's endpoint and the adapter reads no card.
     protocol: Option<Version>,
     binding: Option<Binding>,
 }
@@ -69,13 +68,13 @@ struct A2a {
     secret: ApiKey,
     common: Common,
     client: Client,
-    /// What the card said, until a call fails in a way that another card may mend.
+    /// The agent's card. Dropped after a failure that a newer card may fix.
     found: Mutex<Option<Arc<Found>>>,
-    /// Read from the configuration, so that there is nothing to be found.
+    /// The configuration has everything, so no card is read.
     is_fixed: bool,
 }
 
-/// The agent as its card has it.
+/// The agent, as its card describes it.
 struct Found {
     wire: Wire,
     agent: HttpAgent<Wire>,
@@ -124,7 +123,8 @@ impl A2a {
         found
     }
 
-    /// Where the agent is. Asking its card starts nothing, so that it is always safe to ask again.
+    /// Returns the agent's endpoint. Fetching a card starts nothing, so it is always safe to
+    /// repeat.
     async fn find(&self) -> Result<Arc<Found>, FailedCall> {
         let known = self.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known {
@@ -157,7 +157,7 @@ impl A2a {
         Err(http::timed_out(Timer::FirstToken))
     }
 
-    /// What no repeat mends may be a card that is out of date.
+    /// Drops the card after a fault that a retry does not fix: the card may be out of date.
     fn look_again_after(&self, fault: &Fault) {
         if fault.severity() == ErrorSeverity::Fatal && !self.is_fixed {
             *self.found.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -176,7 +176,7 @@ impl Agent for A2a {
         ended
     }
 
-    /// Cancels the task. One that is over is no mistake.
+    /// Cancels the task. Succeeds also if the task has ended.
     async fn end(&self, far_id: &str, _reason: CancelReason) -> Result<(), Fault> {
         let found = self.find().await.map_err(|failed| failed.fault)?;
         found.wire.cancel(&self.client, far_id).await

@@ -23,7 +23,7 @@ use crate::request_body::RequestBody;
 use crate::retries::Retries;
 use crate::timeouts::CallTimeouts;
 
-/// Its row.
+/// The row of this kind.
 pub(crate) const KIND: Kind = Kind {
     name: "ag-ui",
     what: "an AG-UI agent",
@@ -33,7 +33,7 @@ pub(crate) const KIND: Kind = Kind {
     build: Build::Adapter(|keys, common| build(read_keys(keys)?, common)),
 };
 
-/// The kind's own keys.
+/// The kind's own configuration keys.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
@@ -83,7 +83,8 @@ impl Dialect for AgUi {
         Decoder::default()
     }
 
-    /// A gateway's do, and it names them. Any other ends with its connection.
+    /// Whether the server runs on without its connection. A Capstan gateway does, and names the
+    /// run. Any other agent ends with its connection.
     fn starts_runs(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! Keys: from the environment or from a file, never shown.
+//! API keys, from the environment or from a file. Their values are never printed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,15 +8,15 @@ use reqwest::header::HeaderValue;
 
 use crate::config::ConfigError;
 
-/// What stands where a key was.
+/// The text that replaces a key.
 const HIDDEN: &str = "[key]";
 
-/// Names of environment variables that hold keys have one of these in them.
+/// A variable whose name contains one of these words may hold a key.
 const KEY_WORDS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
-/// A shorter value is no key, and taking it out would make a text unreadable.
+/// The shortest value that is treated as a key. Removing shorter ones would make a text unreadable.
 const SHORTEST: usize = 8;
 
-/// A key. It does not show itself, and takes itself out of what others say.
+/// An API key. `Debug` does not show it, and `scrub` removes it from texts of others.
 #[derive(Clone, Default)]
 pub struct ApiKey {
     key: Option<String>,
@@ -30,14 +30,14 @@ impl ApiKey {
         Self::default()
     }
 
-    /// With other secrets that the same calls carry, in a header or in the query.
+    /// Adds other secrets of the same calls, in headers or in the query.
     pub(crate) fn beside(self, others: Vec<String>) -> Self {
         Self { others: others.into_iter().filter(|other| !other.is_empty()).collect(), ..self }
     }
 
-    /// Finds the key that a configuration names; `usual` is the variable that is tried when it
-    /// names none. An empty name says that there is no key. A variable that is not set is no
-    /// mistake: [`Kinds::key_warning`](crate::Kinds::key_warning) tells of it.
+    /// Finds the key that a configuration names. `usual` is the variable to read if it names none.
+    /// An empty name means that there is no key. An unset variable is no error:
+    /// [`Kinds::key_warning`](crate::Kinds::key_warning) reports it.
     pub fn find(
         env: Option<&str>,
         file: Option<&str>,
@@ -66,7 +66,8 @@ impl ApiKey {
         }
     }
 
-    /// The keys in the environment of a process, by their names: our own, and what is added to it.
+    /// The keys in the environment of a process by name: from the gateway's own environment, and
+    /// from the configured additions.
     pub(crate) fn in_environment(added: &BTreeMap<String, String>) -> Vec<Self> {
         let own = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -80,33 +81,33 @@ impl ApiKey {
             .collect()
     }
 
-    /// Whether there is one.
+    /// Whether there is a key.
     pub(crate) fn is_set(&self) -> bool {
         self.key.is_some() || !self.others.is_empty()
     }
 
-    /// The key as a header behind a prefix, marked so that it is not printed.
+    /// The key as a header value after a prefix. It is marked as sensitive, so that nothing prints
+    /// it.
     pub(crate) fn header(&self, prefix: &str) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(&format!("{prefix}{}", self.key.as_ref()?)).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
-    /// The key itself, for a client that makes its own header; empty if there is none.
+    /// The key itself, for a client that makes its own header. Empty if there is none.
     pub(crate) fn expose(&self) -> &str {
         self.key.as_deref().unwrap_or_default()
     }
 
-    /// Takes the key out of a text that came from elsewhere: some servers repeat what they were
-    /// sent.
+    /// Removes the key from a text of another server: some servers repeat the key in errors.
     pub fn scrub(&self, text: &str) -> String {
         let secrets = self.key.iter().chain(self.others.iter());
         secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN))
     }
 }
 
-/// What a variable of the environment holds; nothing but blanks is nothing. What is no text is left
-/// as it is, for no header can carry it either, and that is told.
+/// Reads a variable of the environment. Blanks count as unset. A value that is not Unicode is
+/// converted lossily, because no header could carry it; the header then reports an error.
 pub(crate) fn in_variable(name: &str) -> Option<String> {
     let held = std::env::var_os(name)?.to_string_lossy().trim().to_owned();
     (!held.is_empty()).then_some(held)

@@ -1,8 +1,8 @@
-//! The body of a response: as it comes, or unpacked while it comes.
+//! Reads the body of a response, and decompresses it if necessary.
 //!
-//! Nobody is asked to compress, but some servers and the proxies before them do it unasked. What is
-//! unpacked is read in pieces of a fixed size, so that a small response cannot become a large one
-//! at once, and not beyond a limit.
+//! The adapter does not ask for compression, but some servers and proxies compress anyway.
+//! Decompression works in pieces of a fixed size and up to a limit, so that a small response cannot
+//! fill the memory.
 
 use std::io;
 use std::pin::Pin;
@@ -20,9 +20,9 @@ use crate::brotli::BrotliDecoder;
 use crate::decode::malformed;
 use crate::http::{cut, cut_by};
 
-/// A piece of what is unpacked.
+/// The size of a decompressed piece, in bytes.
 const PIECE: usize = 16 * 1024;
-/// More than this is no answer of a model.
+/// The largest decompressed body, in bytes. No answer of a model is larger.
 const LONGEST: usize = 256 * 1024 * 1024;
 
 pub(crate) enum Body {
@@ -31,8 +31,8 @@ pub(crate) enum Body {
 }
 
 impl Body {
-    /// A body by the encoding that its head declares; one that nobody can unpack will not be better
-    /// next time.
+    /// Opens a body by the encoding in its headers. An unknown encoding is a fatal fault, because a
+    /// retry would get it again.
     pub(crate) fn of(response: Response) -> Result<Self, Fault> {
         let encoding =
             response.headers().get(CONTENT_ENCODING).and_then(|value| value.to_str().ok());
@@ -55,7 +55,7 @@ impl Body {
         Ok(Self::Packed { reader, left: LONGEST })
     }
 
-    /// The next piece; none at the end.
+    /// The next piece; `None` at the end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, Fault> {
         let (reader, left) = match self {
             Self::Plain(response) => return response.chunk().await.map_err(cut),
@@ -74,7 +74,7 @@ fn unreadable(what: String) -> Fault {
     malformed(what).with_severity(ErrorSeverity::Fatal)
 }
 
-/// The connection broke, or what came over it is not what its head says.
+/// The connection broke, or the body does not match its headers.
 fn broken(error: io::Error) -> Fault {
     let is_ours = error.get_ref().is_some_and(|inner| inner.is::<reqwest::Error>());
     let is_cut = is_ours || error.kind() == io::ErrorKind::UnexpectedEof;

@@ -1,5 +1,5 @@
-//! Brotli, unpacked while it comes. The encoder, which nobody here needs, is most of the crate that
-//! has both.
+//! A streaming Brotli decoder over the crate `brotli-decompressor`. The crate that also has an
+//! encoder is much larger, and nobody here needs an encoder.
 
 use std::io;
 use std::pin::Pin;
@@ -10,19 +10,19 @@ use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
 
 type State = BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>;
 
-/// Reads what `packed` holds.
+/// Decompresses the content of `packed`.
 pub(crate) struct BrotliDecoder<R> {
     packed: R,
-    // Kilobytes, which nobody wants to move.
+    // Boxed, because it has many kilobytes.
     state: Box<State>,
     next: Next,
 }
 
-/// What the decoder can do something with.
+/// What the decoder needs next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Input,
-    /// It has more than there was room for.
+    /// Room for output: it has more output than fitted.
     Room,
     Nothing,
 }
@@ -38,18 +38,18 @@ impl<R: AsyncBufRead + Unpin> AsyncRead for BrotliDecoder<R> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        room: &mut ReadBuf<'_>,
+        buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let Self { packed, state, next } = self.get_mut();
-        let before = room.filled().len();
-        while *next != Next::Nothing && room.remaining() > 0 && room.filled().len() == before {
-            // What is inside is told before more is waited for.
+        let before = buffer.filled().len();
+        while *next != Next::Nothing && buffer.remaining() > 0 && buffer.filled().len() == before {
+            // Returns the present output before it waits for more input.
             let input = match next {
                 Next::Input => ready!(Pin::new(&mut *packed).poll_fill_buf(context))?,
                 Next::Room | Next::Nothing => &[],
             };
             let is_end = *next == Next::Input && input.is_empty();
-            let (used, result) = unpack(state, input, room);
+            let (used, result) = unpack(state, input, buffer);
             Pin::new(&mut *packed).consume(used);
             *next = match result {
                 BrotliResult::ResultSuccess => Next::Nothing,
@@ -67,9 +67,9 @@ impl<R: AsyncBufRead + Unpin> AsyncRead for BrotliDecoder<R> {
     }
 }
 
-/// Fills the room; how much of the input that took, and what is needed to go on.
-fn unpack(state: &mut State, input: &[u8], room: &mut ReadBuf<'_>) -> (usize, BrotliResult) {
-    let output = room.initialize_unfilled();
+/// Decompresses into the buffer. Returns how much input it used, and what it needs next.
+fn unpack(state: &mut State, input: &[u8], buffer: &mut ReadBuf<'_>) -> (usize, BrotliResult) {
+    let output = buffer.initialize_unfilled();
     let (mut left, mut used, mut free, mut written) = (input.len(), 0, output.len(), 0);
     let result = BrotliDecompressStream(
         &mut left,
@@ -81,7 +81,7 @@ fn unpack(state: &mut State, input: &[u8], room: &mut ReadBuf<'_>) -> (usize, Br
         &mut 0,
         state,
     );
-    room.advance(written);
+    buffer.advance(written);
     (used, result)
 }
 
@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// Two parts, the first of them flushed.
+    /// Two parts, of which the first one is flushed.
     async fn packed(first: &[u8], second: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let mut encoder = BrotliEncoder::new(Vec::new());
         encoder.write_all(first).await.unwrap();
@@ -118,27 +118,30 @@ mod tests {
         let text: Vec<u8> = (0..2_000_u32).flat_map(|n| (n * n).to_be_bytes()).collect();
         let (first, rest) = packed(&text, b"the end").await;
         let bytes = [first, rest].concat();
-        for (piece, room) in [(1, 1), (7, 16 * 1024), (bytes.len(), 3), (bytes.len(), 1 << 20)] {
+        for (piece, buffer) in [(1, 1), (7, 16 * 1024), (bytes.len(), 3), (bytes.len(), 1 << 20)] {
             let mut decoder = decoder(bytes.chunks(piece).map(<[u8]>::to_vec).collect());
-            let mut told = Vec::new();
-            while (&mut decoder).take(room).read_to_end(&mut told).await.unwrap() > 0 {}
-            assert!(told == [&text[..], b"the end"].concat(), "pieces of {piece}, room for {room}");
+            let mut unpacked = Vec::new();
+            while (&mut decoder).take(buffer).read_to_end(&mut unpacked).await.unwrap() > 0 {}
+            assert!(
+                unpacked == [&text[..], b"the end"].concat(),
+                "pieces of {piece}, room for {buffer}"
+            );
         }
     }
 
     #[tokio::test]
-    async fn what_was_flushed_is_told_before_more_comes() {
+    async fn flushed_output_is_returned_before_more_input() {
         let (first, _) = packed(b"one", b"two").await;
         let packed = stream::iter([io::Result::Ok(Bytes::from(first))]).chain(stream::pending());
         let mut decoder = BrotliDecoder::new(StreamReader::new(packed));
-        let mut room = [0; 16];
-        assert_eq!(decoder.read(&mut room).now_or_never().unwrap().unwrap(), 3);
-        assert_eq!(&room[..3], b"one");
-        assert!(decoder.read(&mut room).now_or_never().is_none());
+        let mut buffer = [0; 16];
+        assert_eq!(decoder.read(&mut buffer).now_or_never().unwrap().unwrap(), 3);
+        assert_eq!(&buffer[..3], b"one");
+        assert!(decoder.read(&mut buffer).now_or_never().is_none());
     }
 
     #[tokio::test]
-    async fn a_cut_is_told_from_what_is_not_brotli() {
+    async fn a_cut_is_distinguished_from_invalid_brotli() {
         let (first, _) = packed(b"one", b"two").await;
         let cut = decoder(vec![first]).read_to_end(&mut Vec::new()).await.unwrap_err();
         assert_eq!(cut.kind(), io::ErrorKind::UnexpectedEof);

@@ -1,13 +1,13 @@
-//! One agent over HTTP: asks, reads the answer frame by frame, and asks again where that is
-//! allowed.
+//! Calls an agent over HTTP: sends the request, decodes the response frame by frame, and retries
+//! where the policy allows it.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_agent::{
-    About, Agent, CallBegan, Cancel, CancelReason, Clock, Endpoint, Failure, Outcome, Output,
-    Stopped, Timer, Turn, Writer,
+    About, Agent, CallBegan, Cancel, CancelReason, Clock, Continued, Endpoint, Failure, Outcome,
+    Output, Stopped, Timer, Turn, Writer,
 };
 use capstan_protocol::fault::Upstream;
 use capstan_protocol::{DecodeError, ErrorSeverity, Fault, FaultKind, NativeOrigin, sse};
@@ -32,51 +32,52 @@ use crate::kind::Common;
 use crate::prefill::Prefill;
 use crate::request_body::RequestBody;
 use crate::retries::{Retries, is_for_the_client};
+use crate::thinking::thinks_first;
 use crate::timeouts::{CallTimeouts, left};
 use crate::upstream_failure::UpstreamFailure;
 
-/// A refusal's body is read up to this.
+/// The most bytes that are read of a refusal's body.
 const REFUSAL_BYTES: usize = 64 * 1024;
-/// How long the usage of a complete answer is waited for. Most servers send it at once, and a server
-/// that sends none closes the stream.
+/// How long to wait for the usage after a complete answer. Most servers send it at once, and a
+/// server that sends none closes the stream.
 const USAGE_GRACE: Duration = Duration::from_secs(2);
-/// How often an answer is read on where it broke off, by upstreams that keep it.
+/// How often a broken answer is resumed, if the upstream stores answers.
 pub(crate) const RESUMES: u32 = 3;
-/// How long a finished response may take to end, so that its connection can serve again.
+/// How long a complete response may take to end, so that its connection can be reused.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// What a protocol over HTTP and SSE has of its own.
+/// What differs between protocols over HTTP and SSE.
 pub(crate) trait Dialect: Send + Sync + 'static {
     type Decoder: Decode;
 
     /// The address of a call.
     fn url(&self) -> &Url;
 
-    /// Its headers beside the usual ones.
+    /// The headers of a call, besides the usual ones.
     fn headers(&self, turn: &Turn) -> HeaderMap;
 
-    /// The turn as the upstream wants it; what it cannot take is `invalid_request`.
+    /// Encodes the turn. Content that the upstream cannot take is `invalid_request`.
     fn body(&self, turn: &Turn) -> Result<RequestBody, Fault>;
 
-    /// Warnings that name what of the request the upstream has no word for.
+    /// Warnings that name the parts of the request that the upstream does not get as they came.
     fn left_out(&self, _turn: &Turn) -> Vec<Output> {
         Vec::new()
     }
 
     fn decoder(&self, turn: &Turn) -> Self::Decoder;
 
-    /// How an answer that broke off is read on, if the upstream keeps it: that starts nothing, and
-    /// is no call. `resumed` tells how often that was done.
+    /// The request that resumes a broken answer, if the upstream stores answers. It starts nothing
+    /// and does not count as a call. `resumed` is how often that was done.
     fn resume(&self, _decoder: &mut Self::Decoder, _resumed: u32) -> Option<Resume> {
         None
     }
 
-    /// Whether a refusal to be read on is the upstream's last word.
+    /// Whether the refusal of a resume is final.
     fn is_last_word(&self, _decoder: &Self::Decoder) -> bool {
         true
     }
 
-    /// Whether a call starts a run that outlives its connection, if the answer names one.
+    /// Whether a call starts a remote run that outlives its connection, if the response names one.
     fn starts_runs(&self) -> bool {
         false
     }
@@ -96,18 +97,18 @@ pub(crate) trait Dialect: Send + Sync + 'static {
         None
     }
 
-    /// How tokens are counted without an answer, if the upstream does that.
+    /// The request that counts tokens without an answer, if the upstream can do that.
     fn counting(&self, _turn: &Turn) -> Option<Result<Counting, Fault>> {
         None
     }
 
-    /// Whose reasoning its answers hold, if the protocol is a provider's.
+    /// The maker of the reasoning in the answers, if the protocol is a provider's.
     fn maker(&self) -> Option<NativeOrigin> {
         None
     }
 
-    /// The headers of an error response that a client of this protocol acts on, each by how its
-    /// name begins. Such a client gets errors in the provider's own words. `None`: it does not.
+    /// The prefixes of the error headers that clients of this protocol act on. Such a client gets
+    /// the provider's errors unchanged. `None`: it gets the gateway's errors.
     fn error_headers(&self) -> Option<&'static [&'static str]> {
         None
     }
@@ -115,9 +116,18 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     fn about(&self) -> About;
 }
 
-/// What is known of the response to a call.
+/// A prepared call.
+struct Prepared {
+    headers: HeaderMap,
+    body: Bytes,
+    times: CallTimeouts,
+    /// Whether the model may think before its answer begins.
+    thinks: bool,
+}
+
+/// The facts about the response to a call.
 #[derive(Default)]
-struct Seen {
+struct ResponseFacts {
     log: Upstream,
     headers: HeaderMap,
 }
@@ -128,18 +138,20 @@ pub(crate) struct Counting {
     pub(crate) body: RequestBody,
 }
 
-/// What a count is read from.
+/// The response with the count.
 #[derive(Deserialize)]
 struct Counted {
     input_tokens: u64,
 }
 
-/// A request that reads an answer on.
+/// A request that resumes an answer.
 pub(crate) struct Resume {
     pub(crate) url: Url,
-    /// What is posted; without it the request is a GET.
+    /// The body of a POST. Without it the request is a GET.
     pub(crate) body: Option<Value>,
     pub(crate) wait: Duration,
+    /// The upstream sends no stream, so it is asked again and again. Nothing broke off.
+    pub(crate) is_poll: bool,
 }
 
 /// An upstream over HTTP.
@@ -162,28 +174,26 @@ impl<D: Dialect> HttpAgent<D> {
         Ok(Self { dialect, client, secret, retries, times, far_runs, clock })
     }
 
-    /// One call, with what the log is to tell of it if it fails.
+    /// Makes one call, and adds the details that the log needs if it fails.
     async fn call_logged(
         &self,
-        headers: &HeaderMap,
-        body: &Bytes,
-        times: CallTimeouts,
+        call: &Prepared,
         turn: &Turn,
         out: &mut AttemptWriter<'_>,
     ) -> Result<(), FailedCall> {
-        let mut seen = Seen::default();
-        seen.log.host = Some(http::host_of(self.dialect.url()));
-        let called = self.exchange(headers, body, times, turn, out, &mut seen).await;
+        let mut facts = ResponseFacts::default();
+        facts.log.host = Some(http::host_of(self.dialect.url()));
+        let called = self.exchange(call, turn, out, &mut facts).await;
         called.map_err(|failed| {
             let fault = name_address(self.name_model(failed.fault));
-            let fault = self.hand_on(self.quote(fault, turn), &seen, turn);
-            FailedCall { fault: http::with_log_details(fault, seen.log, &self.secret), ..failed }
+            let fault = self.hand_on(self.quote(fault, turn), &facts, turn);
+            FailedCall { fault: http::with_log_details(fault, facts.log, &self.secret), ..failed }
         })
     }
 
-    /// Adds what a provider says about the client's own request to a fault. Clients of model
-    /// protocols get it; some look for words in it. Statements about keys, accounts and the
-    /// operator's choice of a model stay here.
+    /// Adds the provider's message about the client's own request to a fault. Clients of model
+    /// protocols get it, and some search it for phrases. Messages about keys, accounts and the
+    /// configured model stay in the log.
     fn quote(&self, fault: Fault, turn: &Turn) -> Fault {
         let is_asked = turn.dialect.is_some() && self.dialect.spoken().is_some();
         let is_operators = matches!(
@@ -193,7 +203,7 @@ impl<D: Dialect> HttpAgent<D> {
         let is_about_request = match fault.details().get("upstream_status").and_then(Value::as_u64)
         {
             Some(400 | 413 | 422) => true,
-            // Without a word for it, the address is likely to be wrong.
+            // Without an error message, the address is probably wrong.
             Some(404) => fault.details().contains_key("upstream_error"),
             Some(_) | None => false,
         };
@@ -204,18 +214,18 @@ impl<D: Dialect> HttpAgent<D> {
         }
     }
 
-    /// Adds all that a provider says about its failure, for clients that act on its own words and
-    /// headers.
-    fn hand_on(&self, fault: Fault, seen: &Seen, turn: &Turn) -> Fault {
+    /// Adds the provider's error with its headers, for clients that act on them.
+    fn hand_on(&self, fault: Fault, facts: &ResponseFacts, turn: &Turn) -> Fault {
         let is_own = turn.dialect.is_some() && turn.dialect == self.dialect.spoken();
         let Some(names) = self.dialect.error_headers().filter(|_| is_own) else { return fault };
-        let said = fault.cause().filter(|cause| cause.error_type == UpstreamFailure::SAID);
-        let text = said.and_then(|cause| cause.chain.first()).cloned();
+        let cause =
+            fault.cause().filter(|cause| cause.error_type == UpstreamFailure::UPSTREAM_TEXT);
+        let text = cause.and_then(|cause| cause.chain.first()).cloned();
         let Some(text) = text.filter(|_| fault.details().contains_key("upstream_error")) else {
             return fault;
         };
         let is_named = |name: &str| names.iter().any(|begin| name.starts_with(begin));
-        let headers = seen.headers.iter().filter(|(name, _)| is_named(name.as_str()));
+        let headers = facts.headers.iter().filter(|(name, _)| is_named(name.as_str()));
         let headers: Map<String, Value> = headers
             .filter_map(|(name, value)| {
                 Some((name.to_string(), self.secret.scrub(value.to_str().ok()?).into()))
@@ -224,7 +234,7 @@ impl<D: Dialect> HttpAgent<D> {
         fault.with_detail("upstream_message", text).with_detail("upstream_headers", headers)
     }
 
-    /// Says which model is not there and, to developers, where those that are can be listed.
+    /// Names the missing model and, for developers, the address that lists the models.
     fn name_model(&self, fault: Fault) -> Fault {
         let model = self.dialect.about().model;
         let Some(model) = model.filter(|_| fault.kind() == FaultKind::ModelNotFound) else {
@@ -247,29 +257,27 @@ impl<D: Dialect> HttpAgent<D> {
 
     async fn exchange(
         &self,
-        headers: &HeaderMap,
-        body: &Bytes,
-        times: CallTimeouts,
+        call: &Prepared,
         turn: &Turn,
         out: &mut AttemptWriter<'_>,
-        seen: &mut Seen,
+        facts: &mut ResponseFacts,
     ) -> Result<(), FailedCall> {
-        let began = Instant::now();
+        let (Prepared { headers, body, times, .. }, began) = (call, Instant::now());
         let request = self.client.post(self.dialect.url().clone()).headers(headers.clone());
         let sending = self.send(request.body(body.clone()), &turn.cancel);
-        let patience = times.first_token.min(times.total);
-        let response = self.clock.within(Timer::FirstToken, patience, sending).await;
+        let limit = times.first_token.min(times.total);
+        let response = self.clock.within(Timer::FirstToken, limit, sending).await;
         let response = response.ok_or_else(|| timed_out(Timer::FirstToken))??;
-        seen.log.status = Some(response.status().as_u16());
-        seen.log.request_id = http::request_id(response.headers(), &self.secret);
-        seen.headers.clone_from(response.headers());
+        facts.log.status = Some(response.status().as_u16());
+        facts.log.request_id = http::request_id(response.headers(), &self.secret);
+        facts.headers.clone_from(response.headers());
         let response = self.accept(response).await?;
         if self.far_runs.is_some() {
             let id = far_id(response.headers());
-            out.say(&mut id.map(Output::FarId).into_iter().collect()).await?;
+            out.write(&mut id.map(Output::FarId).into_iter().collect()).await?;
         }
         let mut decoder = self.dialect.decoder(turn);
-        let mut read = self.read(response, began, times, &mut decoder, out).await;
+        let mut read = self.read(response, began, call, &mut decoder, out).await;
         for resumed in 0.. {
             if !read.as_ref().is_err_and(|failed| is_cut(&failed.fault))
                 || left(began + times.total).is_zero()
@@ -278,9 +286,13 @@ impl<D: Dialect> HttpAgent<D> {
             }
             let Some(resume) = self.dialect.resume(&mut decoder, resumed) else { break };
             out.alive()?;
+            let is_poll = resume.is_poll;
             match self.resume(resume, headers).await {
                 Resumed::On(response) => {
-                    read = self.read(response, began, times, &mut decoder, out).await
+                    let continued = Output::Continued(Continued::Resume);
+                    out.write(&mut Some(continued).filter(|_| !is_poll).into_iter().collect())
+                        .await?;
+                    read = self.read(response, began, call, &mut decoder, out).await
                 }
                 Resumed::Never if self.dialect.is_last_word(&decoder) => break,
                 Resumed::Never | Resumed::NotNow => {}
@@ -289,15 +301,15 @@ impl<D: Dialect> HttpAgent<D> {
         read
     }
 
-    /// What the upstream counts; nothing if it has no such address.
+    /// Counts tokens. `None` if the upstream has no such address.
     async fn count(&self, turn: &Turn, counting: Counting) -> Result<Option<u64>, FailedCall> {
         let mut headers = self.dialect.headers(turn);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.extend(http::trace_headers(turn));
         let request =
             self.client.post(counting.url).headers(headers).body(counting.body.to_bytes());
-        let patience = self.times.first_token.min(self.times.total);
-        let response = self.clock.within(Timer::FirstToken, patience, request.send()).await;
+        let limit = self.times.first_token.min(self.times.total);
+        let response = self.clock.within(Timer::FirstToken, limit, request.send()).await;
         let response = response.ok_or_else(|| timed_out(Timer::FirstToken))?.map_err(unsent)?;
         if matches!(response.status().as_u16(), 404 | 405) {
             return Ok(None);
@@ -308,8 +320,8 @@ impl<D: Dialect> HttpAgent<D> {
         Ok(Some(counted.input_tokens))
     }
 
-    /// The rest of an answer that broke off, if its upstream can tell it. If not, the attempt ends
-    /// as it would have.
+    /// Resumes a broken answer, if the upstream can. If not, the attempt ends with the original
+    /// fault.
     async fn resume(&self, resume: Resume, headers: &HeaderMap) -> Resumed {
         self.clock.sleep(Timer::Again, resume.wait).await;
         let request = match resume.body {
@@ -324,7 +336,8 @@ impl<D: Dialect> HttpAgent<D> {
         }
     }
 
-    /// The head of the answer. Dropping this hangs up, unless that would leave a run behind.
+    /// Sends the request and returns the head of the response. Dropping the future closes the
+    /// connection, unless that would leave a remote run behind.
     async fn send(&self, request: RequestBuilder, cancel: &Cancel) -> Result<Response, FailedCall> {
         let Some(far_runs) = &self.far_runs else { return request.send().await.map_err(unsent) };
         let id_of = |answer: &reqwest::Result<Response>| far_id(answer.as_ref().ok()?.headers());
@@ -332,27 +345,28 @@ impl<D: Dialect> HttpAgent<D> {
         answer.ok_or(Stopped)?.map_err(unsent)
     }
 
-    /// A response that is a stream; everything else is a failure in the upstream's own words.
+    /// Accepts a response that is a stream. Any other response becomes a failure with the
+    /// upstream's message.
     async fn accept(&self, response: Response) -> Result<Response, FailedCall> {
         let status = response.status().as_u16();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let essence =
             kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_owned();
-        // A document may be the answer, or an error: its reader finds out.
+        // A document may be the answer or an error. Its reader decides.
         if (200..300).contains(&status) && essence != "text/html" {
             return Ok(response);
         }
         let headers = response.headers().clone();
         let body = self.beginning(response).await;
-        let told = UpstreamFailure::from_response(status, &headers, &body);
-        // An error may come in a response that claims success.
-        if status >= 300 || told.status.is_some() || !told.words.is_empty() {
-            return Err(told.to_failed_call(&self.secret));
+        let failure = UpstreamFailure::from_response(status, &headers, &body);
+        // Some servers send an error with a status of success.
+        if status >= 300 || failure.status.is_some() || !failure.words.is_empty() {
+            return Err(failure.to_failed_call(&self.secret));
         }
         Err(malformed(format!("status {status} with {essence:?} instead of a stream")).into())
     }
 
-    /// The beginning of a refusal; what does not come in time is not there.
+    /// The beginning of a refusal's body, as far as it comes in time.
     async fn beginning(&self, response: Response) -> Vec<u8> {
         let mut bytes = Vec::new();
         let Ok(mut body) = Body::of(response) else { return bytes };
@@ -372,36 +386,42 @@ impl<D: Dialect> HttpAgent<D> {
         &self,
         response: Response,
         began: Instant,
-        times: CallTimeouts,
+        call: &Prepared,
         decoder: &mut D::Decoder,
         out: &mut AttemptWriter<'_>,
     ) -> Result<(), FailedCall> {
+        let times = &call.times;
         let mut reading = Reading::new(response, decoder, &self.secret, &self.clock)?;
         let mut outputs = Vec::new();
-        let (began, total, mut heard_at) = (began.max(reading.began), began + times.total, None);
+        let (mut waits_since, total) = (began.max(reading.began), began + times.total);
+        let mut last_output = None;
         loop {
-            let (limit, patience) = match heard_at {
-                None => (Timer::FirstToken, began + times.first_token),
+            let (limit, deadline) = match last_output {
+                None => (Timer::FirstToken, waits_since + times.first_token),
                 Some(at) if reading.decoder.is_thinking() => {
                     (Timer::Thinking, at + times.thinking.max(times.idle))
                 }
                 Some(at) => (Timer::Idle, at + times.idle),
             };
             let (limit, until) =
-                if total < patience { (Timer::Total, total) } else { (limit, patience) };
+                if total < deadline { (Timer::Total, total) } else { (limit, deadline) };
             let step = reading.step(limit, until, &mut outputs).await;
             let is_mute = outputs.is_empty();
-            out.say(&mut outputs).await?;
+            out.write(&mut outputs).await?;
             match step? {
                 Step::Done => {
                     reading.drain();
                     return Ok(());
                 }
                 Step::Ending => return self.usage(reading, out).await,
-                // Of a hidden thought nothing comes but pings and empty pieces.
+                // A hidden thought sends only pings and empty pieces.
+                Step::Quiet if last_output.is_none() && call.thinks => {
+                    waits_since = Instant::now();
+                    out.alive()?;
+                }
                 Step::Quiet if !reading.decoder.is_thinking() => {}
                 Step::Heard | Step::Quiet => {
-                    heard_at = Some(Instant::now());
+                    last_output = Some(Instant::now());
                     out.begin_answer().await?;
                     if is_mute {
                         out.alive()?;
@@ -411,7 +431,7 @@ impl<D: Dialect> HttpAgent<D> {
         }
     }
 
-    /// The answer is complete: what follows is welcome, but cannot fail it any more.
+    /// Waits for the usage after a complete answer. Later failures do not matter any more.
     async fn usage(
         &self,
         mut reading: Reading<'_, D::Decoder>,
@@ -424,36 +444,34 @@ impl<D: Dialect> HttpAgent<D> {
                 break;
             }
         }
-        Ok(out.say(&mut outputs).await?)
+        Ok(out.write(&mut outputs).await?)
     }
 
-    fn prepare(
-        &self,
-        turn: &Turn,
-        prefill: Option<(Prefill, &str)>,
-    ) -> Result<(HeaderMap, Bytes), Fault> {
+    fn prepare(&self, turn: &Turn, prefill: Option<(Prefill, &str)>) -> Result<Prepared, Fault> {
         let foreign = turn.untranslatable.as_ref();
         if let Some(error) = foreign.filter(|_| turn.dialect != self.dialect.spoken()) {
             return Err(not_translated(error));
         }
         let mut body = self.dialect.body(turn)?;
-        if let Some((prefill, said)) = prefill {
-            prefill.apply(&mut body, said);
+        if let Some((prefill, sent)) = prefill {
+            prefill.apply(&mut body, sent);
         }
         let mut headers = self.dialect.headers(turn);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("text/event-stream"));
         headers.extend(http::trace_headers(turn));
-        Ok((headers, body.to_bytes()))
+        let thinks = thinks_first(&body);
+        let times = if thinks { self.times.of_thinker() } else { self.times };
+        Ok(Prepared { headers, body: body.to_bytes(), times, thinks })
     }
 }
 
 #[async_trait]
 impl<D: Dialect> Agent for HttpAgent<D> {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-        let (headers, body) = self.prepare(&turn, None)?;
+        let call = self.prepare(&turn, None)?;
         let mut writer = AttemptWriter::new(out);
-        writer.say(&mut self.dialect.left_out(&turn)).await?;
+        writer.write(&mut self.dialect.left_out(&turn)).await?;
         let mut made = 0;
         loop {
             made += 1;
@@ -462,7 +480,7 @@ impl<D: Dialect> Agent for HttpAgent<D> {
                 out.call(CallBegan { member: None, about: self.dialect.about(), receipt: None })
                     .await?;
             }
-            let called = self.call_logged(&headers, &body, self.times, &turn, &mut writer).await;
+            let called = self.call_logged(&call, &turn, &mut writer).await;
             let Err(failed) = called else {
                 return Ok(writer.end_calls().await?);
             };
@@ -515,12 +533,11 @@ impl<D: Dialect> Agent for HttpAgent<D> {
 #[async_trait]
 impl<D: Dialect> Callee for HttpAgent<D> {
     async fn call(&self, ask: Ask<'_>, out: &mut AttemptWriter<'_>) -> Result<(), FailedCall> {
-        let (headers, body) = self.prepare(ask.turn, ask.prefill)?;
-        let own = self.times.first_token;
-        let first_token = ask.first_token.map_or(own, |limit| limit.min(own));
-        let times = CallTimeouts { first_token, ..self.times };
-        out.say(&mut self.dialect.left_out(ask.turn)).await?;
-        self.call_logged(&headers, &body, times, ask.turn, out).await
+        let mut call = self.prepare(ask.turn, ask.prefill)?;
+        let own = call.times.first_token;
+        call.times.first_token = ask.first_token.map_or(own, |limit| limit.min(own));
+        out.write(&mut self.dialect.left_out(ask.turn)).await?;
+        self.call_logged(&call, ask.turn, out).await
     }
 
     fn is_repeatable(&self) -> bool {
@@ -532,15 +549,15 @@ impl<D: Dialect> Callee for HttpAgent<D> {
     }
 }
 
-/// Refuses what only an agent of the request's own protocol can judge.
+/// Refuses values that only an agent of the request's own protocol can check.
 fn not_translated(error: &DecodeError) -> Fault {
     Fault::new(FaultKind::InvalidRequest)
         .with_message(error.to_string())
         .with_detail("path", error.path())
 }
 
-/// Says what to check where a server knows nothing of the address. One that names what is missing
-/// in the words of its protocol knows it.
+/// Adds the advice to check the address, if the server does not know it. A server that says in its
+/// protocol what is missing knows the address.
 fn name_address(fault: Fault) -> Fault {
     let details = fault.details();
     let is_404 = details.get("upstream_status").is_some_and(|status| status == 404);
@@ -553,24 +570,24 @@ fn name_address(fault: Fault) -> Fault {
     fault.with_message(message)
 }
 
-/// The answer broke off, and nothing says that its rest is lost.
+/// The answer broke off, and nothing shows that the rest is lost.
 fn is_cut(fault: &Fault) -> bool {
     let is_cut = matches!(fault.kind(), FaultKind::UpstreamTruncated | FaultKind::UpstreamTimeout);
     is_cut && fault.severity() == ErrorSeverity::Transient
 }
 
-/// Whether an answer can be read on.
+/// The result of a resume.
 enum Resumed {
     On(Response),
     NotNow,
     Never,
 }
 
-/// A response being read.
+/// A response that is being read.
 struct Reading<'a, D> {
     body: Body,
     frames: sse::Decoder,
-    /// What is no stream, though one was asked for.
+    /// A document in place of a stream.
     document: Option<Document>,
     has_begun: bool,
     decoder: &'a mut D,
@@ -590,8 +607,8 @@ impl<'a, D: Decode> Reading<'a, D> {
         Ok(Self { body, frames, document: None, has_begun: false, decoder, secret, clock, began })
     }
 
-    /// What one read of the network brings, before the limit strikes: all of its frames, and the
-    /// most that one of them meant.
+    /// Reads once from the network, within the time limit. Decodes all frames of it, and returns
+    /// the strongest step among them.
     async fn step(
         &mut self,
         limit: Timer,
@@ -628,7 +645,7 @@ impl<'a, D: Decode> Reading<'a, D> {
             };
             match read {
                 Ok(step) => strongest = strongest.max(step),
-                // What follows a complete answer cannot fail it.
+                // After a complete answer nothing can fail it.
                 Err(_) if strongest >= Step::Ending => break,
                 Err(fault) => return Err(fault),
             }
@@ -644,7 +661,7 @@ impl<'a, D: Decode> Reading<'a, D> {
         }
     }
 
-    /// Lets the response end behind our back: its connection can then be used again.
+    /// Lets the response end in a background task, so that its connection can be reused.
     fn drain(self) {
         let mut body = self.body;
         tokio::spawn(tokio::time::timeout(DRAIN, async move {

@@ -1,4 +1,4 @@
-//! An upstream as a route sees it: something of which one call can be made.
+//! The upstreams of a route: agents that can make a single call.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use crate::attempt_writer::AttemptWriter;
 use crate::failed_call::FailedCall;
 use crate::prefill::Prefill;
 
-/// What one call is about.
+/// The request for one call.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask<'a> {
     pub(crate) turn: &'a Turn,
-    /// What the answer is to go on from, and how that is said.
+    /// The text that the answer continues, and how the server is asked to continue.
     pub(crate) prefill: Option<(Prefill, &'a str)>,
-    /// How long a first token may take, if not as long as the upstream's own limit has it.
+    /// The limit for the first token, if it differs from the upstream's own.
     pub(crate) first_token: Option<Duration>,
 }
 
-/// An agent that can also be called once.
+/// An agent that can make a single call.
 #[async_trait]
 pub(crate) trait Callee: Agent {
-    /// One call, without a second try.
+    /// Makes one call, without a retry.
     async fn call(&self, ask: Ask<'_>, out: &mut AttemptWriter<'_>) -> Result<(), FailedCall>;
 
-    /// Whether a call that may have reached it can be made again, there or elsewhere.
+    /// Whether a call that may have reached the upstream can be repeated, there or at another one.
     fn is_repeatable(&self) -> bool;
 
     /// How an answer is continued.
@@ -34,7 +34,7 @@ pub(crate) trait Callee: Agent {
     }
 }
 
-/// An agent from elsewhere writes by itself, so what it says is not held back.
+/// An agent of another crate uses the writer itself, so its output cannot be held back.
 #[async_trait]
 impl Callee for Box<dyn Agent> {
     async fn call(&self, ask: Ask<'_>, out: &mut AttemptWriter<'_>) -> Result<(), FailedCall> {

@@ -1,8 +1,7 @@
 //! `cap`: another CAP server, in either profile, read by the self-healing client.
 //!
-//! The run's own id is the upstream's key, so that an attempt made again attaches to the upstream's
-//! run instead of starting a second one. Connections that break in the middle are resumed at their
-//! cursor by the client.
+//! The run's id is the key at the upstream, so that a later attempt attaches to the same remote
+//! run. The client resumes broken connections at their cursor.
 
 mod calls;
 mod request;
@@ -11,7 +10,8 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use capstan_agent::{
-    About, Agent, CancelReason, Clock, Endpoint, Outcome, Output, Timer, Turn, Work, Writer,
+    About, Agent, CancelReason, Clock, Continued, Endpoint, Outcome, Output, Timer, Turn, Work,
+    Writer,
 };
 use capstan_client::{CapClient, CapError, Options, PacketStream, RuntimeError};
 use capstan_protocol::fault::{Cause, Upstream};
@@ -21,7 +21,6 @@ use capstan_protocol::{
 };
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::watch;
 use tokio::time::Instant;
 use url::Url;
 
@@ -40,7 +39,7 @@ use crate::timeouts::{CallTimeouts, left};
 use crate::upstream_failure::UpstreamFailure;
 use calls::Calls;
 
-/// Its row.
+/// The row of this kind.
 pub(crate) const KIND: Kind = Kind {
     name: "cap",
     what: "another CAP server",
@@ -50,10 +49,10 @@ pub(crate) const KIND: Kind = Kind {
     build: Build::Adapter(|keys, common| build(read_keys(keys)?, common)),
 };
 
-/// Interruptions of one answer that the client heals: each resumes where it was.
+/// How often the client resumes one answer at its cursor.
 const RESUMES: u32 = 3;
 
-/// The kind's own keys.
+/// The kind's own configuration keys.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
@@ -177,7 +176,7 @@ impl Cap {
         Calls::new(self.http.clone(), self.far_runs.clone(), turn.cancel.clone(), limit)
     }
 
-    /// One request, with what the log is to tell of it if it fails.
+    /// Makes one request, and adds the details that the log needs if it fails.
     async fn once(
         &self,
         turn: &Turn,
@@ -189,7 +188,7 @@ impl Cap {
             Profile::V1 => client.assist(&request::v1(turn, self.system.as_deref())),
             Profile::V2 => client.assist(&request::v2(turn)?),
         };
-        let read = self.read(packets, calls.far_id(), out).await;
+        let read = self.read(packets, calls, out).await;
         read.map_err(|failed| self.with_details(failed, calls))
     }
 
@@ -208,17 +207,17 @@ impl Cap {
             .map_err(|error| self.failed(error).fault)
     }
 
-    /// The first packet and the whole have limits of their own; silence in between is the client's
-    /// to notice.
+    /// Reads the packets. The first packet and the whole answer have limits here. The client
+    /// notices silence in between.
     async fn read(
         &self,
         mut packets: PacketStream,
-        mut far_id: watch::Receiver<Option<String>>,
+        calls: &Calls,
         out: &mut AttemptWriter<'_>,
     ) -> Result<(), FailedCall> {
         let began = Instant::now();
         let (first, total) = (began + self.times.first_token, began + self.times.total);
-        let mut reader = Reader::default();
+        let (mut reader, mut far_id) = (Reader::default(), calls.far_id());
         let mut has_begun = false;
         loop {
             let is_total = has_begun || total < first;
@@ -226,10 +225,10 @@ impl Cap {
                 if is_total { (Timer::Total, total) } else { (Timer::FirstToken, first) };
             let next = tokio::select! {
                 biased;
-                // Long before the first packet, if that takes its time.
+                // The id may come long before the first packet.
                 Ok(()) = far_id.changed() => {
                     let id = far_id.borrow_and_update().clone();
-                    out.say(&mut id.map(Output::FarId).into_iter().collect()).await?;
+                    out.write(&mut id.map(Output::FarId).into_iter().collect()).await?;
                     continue;
                 }
                 next = self.clock.within(limit, left(until), packets.next()) => {
@@ -238,29 +237,32 @@ impl Cap {
             };
             let Some(packet) = next.map_err(|error| self.failed(error))? else { return Ok(()) };
             if !has_begun && far_id.borrow().is_none() {
-                // A server that names its stream in its packets only.
-                out.say(&mut vec![Output::FarId(packet.stream_id.to_string())]).await?;
+                // The server names its stream only in its packets.
+                out.write(&mut vec![Output::FarId(packet.stream_id.to_string())]).await?;
             }
             has_begun = true;
-            out.say(&mut reader.outputs(packet)).await?;
+            let mut outputs = reader.outputs(packet);
+            if calls.take_resumed() {
+                outputs.insert(0, Output::Continued(Continued::Resume));
+            }
+            out.write(&mut outputs).await?;
         }
     }
 
-    /// With what is known of the last exchange: whether it is of use to try again, and what the log
-    /// is to tell.
+    /// Adds facts about the last exchange: whether a retry can help, and the details for the log.
     fn with_details(&self, mut failed: FailedCall, calls: &Calls) -> FailedCall {
-        // A certificate that does not verify will not verify next time either.
+        // An invalid certificate will be invalid next time as well.
         if failed.fault.kind() == FaultKind::UpstreamUnreachable && calls.failed_in_tls() {
             failed.fault = failed.fault.with_severity(ErrorSeverity::Fatal).with_retryable(false);
         }
         let (status, headers) = calls.last_head().unzip();
-        let seen = Upstream {
+        let upstream = Upstream {
             host: Some(http::host_of(&self.url)),
             status,
             request_id: headers.and_then(|headers| http::request_id(&headers, &self.secret)),
             stderr: None,
         };
-        FailedCall { fault: http::with_log_details(failed.fault, seen, &self.secret), ..failed }
+        FailedCall { fault: http::with_log_details(failed.fault, upstream, &self.secret), ..failed }
     }
 
     fn failed(&self, error: CapError) -> FailedCall {
@@ -271,34 +273,34 @@ impl Cap {
                 Fault::new(FaultKind::UpstreamUnreachable).with_cause(cause).into()
             }
             CapError::Protocol(_) => malformed(words).into(),
-            CapError::Runtime(error) => self.told(*error),
+            CapError::Runtime(error) => self.failed_call(*error),
         }
     }
 
-    /// A run that failed keeps its code; a request that was refused is the gateway's matter, so its
+    /// Converts an error of the client. A failed run keeps its code. For a refused request, the
     /// status decides.
-    fn told(&self, error: RuntimeError) -> FailedCall {
+    fn failed_call(&self, error: RuntimeError) -> FailedCall {
         if let Some(error) = error.error {
             return Fault::from(error).into();
         }
-        let told = UpstreamFailure {
+        let failure = UpstreamFailure {
             status: error.status,
             words: error.problem.as_ref().map(|problem| problem.code.clone()).into_iter().collect(),
             text: error.message(),
             wait: error.retry_after,
             ..UpstreamFailure::default()
         };
-        told.to_failed_call(&self.secret)
+        failure.to_failed_call(&self.secret)
     }
 }
 
-/// The client's own words for a connection that never stood.
+/// The client's message for a connection that was never established.
 fn is_unreached(fault: &Fault) -> bool {
     let says_so = |cause: &Cause| cause.chain.iter().any(|words| words.contains("cannot connect"));
     fault.kind() == FaultKind::UpstreamUnreachable && fault.cause().is_some_and(says_so)
 }
 
-/// From packets to outputs; remembers where each text ended, for resets.
+/// Converts packets to outputs. It records where each text ended, for resets.
 #[derive(Debug, Default)]
 pub struct Reader {
     ends: BTreeMap<u64, usize>,
@@ -306,7 +308,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// What a packet says.
+    /// Converts a packet.
     pub fn outputs(&mut self, packet: StreamPacket) -> Vec<Output> {
         let seq = packet.seq;
         match packet.payload {
@@ -338,11 +340,11 @@ impl Reader {
     }
 }
 
-/// What the upstream's CLOSE reports is ours to report.
+/// Converts the report in the upstream's CLOSE.
 fn closed(close: &Close) -> Vec<Output> {
     let mut outputs = Vec::new();
     let reason = close.reason();
-    // That it asks follows from its questions.
+    // The interrupts show already that the run asks a question.
     if ![Close::COMPLETED, Close::INTERRUPT, ""].contains(&reason.as_str()) {
         outputs.push(Output::Reason(reason));
     }

@@ -1,4 +1,4 @@
-//! Sources that a provider names, as citation blocks.
+//! Converts a provider's sources to citation blocks.
 
 use capstan_agent::Output;
 use capstan_protocol::{CitationBlock, CitationItem, PresentationEventType};
@@ -6,10 +6,10 @@ use url::Url;
 
 use crate::thoughts::make;
 
-/// Providers give no measure; they cite what they used.
+/// Providers report no confidence.
 const CERTAIN: f64 = 1.0;
 
-/// A block of one source; one without an address of its own is named by `place`.
+/// Makes a block of one source. A source without an address gets `place` as its name.
 pub(crate) fn block(
     url: Option<&str>,
     place: &str,

@@ -35,7 +35,7 @@ use crate::timeouts::{CallTimeouts, left};
 use process::Process;
 use prompt::PromptBy;
 
-/// Its row.
+/// The row of this kind.
 pub(crate) const KIND: Kind = Kind {
     name: "command",
     what: "a process that speaks stream-json",
@@ -45,13 +45,12 @@ pub(crate) const KIND: Kind = Kind {
     build: Build::Adapter(|keys, common| build(read_keys(keys)?, common)),
 };
 
-/// A line may hold a whole file that a tool read.
+/// The longest line, in bytes. A line may contain a whole file that a tool read.
 pub const DEFAULT_MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
-/// How long a process may go on after its result: a session that speaks several times, or one that
-/// hangs.
+/// How long a process may run after its result. Some sessions have several results; some hang.
 const AFTER_RESULT: Duration = Duration::from_secs(2);
 
-/// The kind's own keys.
+/// The kind's own configuration keys.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
@@ -63,7 +62,7 @@ pub(crate) struct Config {
     cwd: Option<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// Variables of the gateway's own environment that the program gets beside the usual ones.
+    /// Names of the gateway's variables that the program gets, besides the usual ones.
     #[serde(default)]
     inherit: Vec<String>,
     max_line_bytes: Option<usize>,
@@ -73,8 +72,8 @@ fn yes() -> bool {
     true
 }
 
-/// What a process said, if it did not fail.
-enum Heard {
+/// The result of a process that did not fail.
+enum ProcessEnd {
     All,
     /// A question that only a person can answer.
     Question,
@@ -127,22 +126,22 @@ impl Callee for Command {
 }
 
 impl Command {
-    /// One process. One that cannot be started has done nothing.
+    /// Runs one process. A process that cannot be started has had no effect.
     async fn start(&self, turn: &Turn, out: &mut AttemptWriter<'_>) -> Result<(), FailedCall> {
         let prompt = prompt::make(turn, self.config.prompt, self.config.history)?;
         let started = Process::start(&self.config, turn, prompt, &self.clock);
         let mut process = started.map_err(|fault| FailedCall::from(fault).refused())?;
         let fault = match self.listen(&mut process, turn, out).await {
-            Ok(Heard::All) => {
+            Ok(ProcessEnd::All) => {
                 process.end();
                 return Ok(());
             }
-            // It waits for an answer that will come to another process.
-            Ok(Heard::Question) => return Ok(()),
+            // The process waits for an answer, which a later process will get.
+            Ok(ProcessEnd::Question) => return Ok(()),
             Err(fault) => fault,
         };
-        let seen = Upstream { stderr: process.stderr_tail().await, ..Upstream::default() };
-        Err(fault.with_upstream(seen).into())
+        let upstream = Upstream { stderr: process.stderr_tail().await, ..Upstream::default() };
+        Err(fault.with_upstream(upstream).into())
     }
 
     async fn listen(
@@ -150,18 +149,18 @@ impl Command {
         process: &mut Process,
         turn: &Turn,
         out: &mut AttemptWriter<'_>,
-    ) -> Result<Heard, Fault> {
+    ) -> Result<ProcessEnd, Fault> {
         let began = Instant::now();
         let mut lines = Lines::new(self.config.max_line_bytes.unwrap_or(DEFAULT_MAX_LINE_BYTES));
         let mut decoder = Decoder::with_answers(turn.all_answers().cloned().collect());
-        let (mut outputs, mut heard_at, mut ends_at) = (Vec::new(), None, None);
+        let (mut outputs, mut last_output, mut ends_at) = (Vec::new(), None, None);
         let mut buffer = BytesMut::with_capacity(64 * 1024);
         loop {
             buffer.clear();
-            let (limit, until) = self.patience(began, heard_at, ends_at);
+            let (limit, until) = self.deadline(began, last_output, ends_at);
             match self.clock.within(limit, left(until), process.output.read_buf(&mut buffer)).await
             {
-                // It said its result and lingers: that is the end.
+                // The process has sent its result but does not exit: the run is over.
                 None if ends_at.is_some() => break,
                 None => return Err(timed_out(limit)),
                 Some(Ok(0) | Err(_)) => break,
@@ -172,14 +171,14 @@ impl Command {
                 process.reply(reply)?;
             }
             let is_mute = outputs.is_empty();
-            out.say(&mut outputs).await.map_err(Fault::from_error)?;
+            out.write(&mut outputs).await.map_err(Fault::from_error)?;
             if decoder.has_asked() {
-                return Ok(Heard::Question);
+                return Ok(ProcessEnd::Question);
             }
             match step? {
                 Step::Quiet => {}
                 Step::Heard => {
-                    (heard_at, ends_at) = (Some(Instant::now()), None);
+                    (last_output, ends_at) = (Some(Instant::now()), None);
                     if is_mute {
                         out.alive().map_err(Fault::from_error)?;
                     }
@@ -191,20 +190,20 @@ impl Command {
             }
         }
         let ended = decoder.finish(&mut outputs);
-        out.say(&mut outputs).await.map_err(Fault::from_error)?;
+        out.write(&mut outputs).await.map_err(Fault::from_error)?;
         match ended {
-            Some(outcome) => outcome.map(|()| Heard::All),
+            Some(outcome) => outcome.map(|()| ProcessEnd::All),
             None => Err(process.failure(ends_at.is_some()).await),
         }
     }
 
-    fn patience(
+    fn deadline(
         &self,
         began: Instant,
-        heard_at: Option<Instant>,
+        last_output: Option<Instant>,
         ends_at: Option<Instant>,
     ) -> (Timer, Instant) {
-        let (limit, until) = match (ends_at, heard_at) {
+        let (limit, until) = match (ends_at, last_output) {
             (Some(end), _) => (Timer::Grace, end),
             (None, Some(at)) => (Timer::Idle, at + self.times.idle),
             (None, None) => (Timer::FirstToken, began + self.times.first_token),
@@ -214,7 +213,7 @@ impl Command {
     }
 }
 
-/// All lines that have come, and the strongest of what they meant.
+/// Decodes all complete lines. Returns the strongest step among them.
 fn take(
     lines: &mut Lines,
     decoder: &mut Decoder,

@@ -1,4 +1,4 @@
-//! A table of a configuration, read into a kind's own keys, and the mistake that one can hold.
+//! Reads a table of the configuration into a kind's keys, and describes errors in it.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// The keys of one agent's table, without `name` and `kind`.
 pub(crate) type Keys = Map<String, Value>;
 
-/// Reads a kind's own keys. A mistake names the key that it stands at.
+/// Reads a kind's own keys. An error names its key.
 pub fn read_keys<T: DeserializeOwned>(keys: Map<String, Value>) -> Result<T, ConfigError> {
     serde_path_to_error::deserialize(Value::Object(keys)).map_err(|error| {
         let path = error.path().to_string();
@@ -29,39 +29,39 @@ pub fn read_keys<T: DeserializeOwned>(keys: Map<String, Value>) -> Result<T, Con
     })
 }
 
-/// A configuration that makes no agent.
+/// An error in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     key: Option<String>,
-    /// What stands there, if a word of it is wrong.
+    /// The wrong value, if it is a single word.
     value: Option<String>,
     message: String,
     known: Vec<String>,
 }
 
 impl ConfigError {
-    /// A mistake of the table as a whole.
+    /// An error about the table as a whole.
     pub fn new(message: impl Into<String>) -> Self {
         Self { key: None, value: None, message: message.into(), known: Vec::new() }
     }
 
-    /// A mistake at a key.
+    /// An error about a key.
     pub fn at(key: &str, message: impl Into<String>) -> Self {
         Self { key: Some(key.to_owned()), ..Self::new(message) }
     }
 
-    /// With the word that is wrong, and those that would have been right.
+    /// Adds the wrong word, and the words that would be right.
     pub(crate) fn with_known(self, value: &str, known: Vec<String>) -> Self {
         Self { value: Some(value.to_owned()), known, ..self }
     }
 
-    /// Without words that would have been right for a kind with the same keys.
+    /// Removes words that are not right for this kind.
     pub(crate) fn without(mut self, names: &[&str]) -> Self {
         self.known.retain(|name| !names.contains(&name.as_str()));
         self
     }
 
-    /// With more words that would have been right, if it is a key that is wrong.
+    /// Adds further right words, if a key is wrong.
     pub(crate) fn with_also(mut self, names: &[&str]) -> Self {
         if !self.known.is_empty() && self.value.is_none() {
             self.known.extend(names.iter().map(|name| (*name).to_owned()));
@@ -69,17 +69,17 @@ impl ConfigError {
         self
     }
 
-    /// The key that is wrong.
+    /// The wrong key.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
-    /// The word of its value that is wrong.
+    /// The wrong word of its value.
     pub fn value(&self) -> Option<&str> {
         self.value.as_deref()
     }
 
-    /// The words that would have been right, for an unknown one.
+    /// The words that would be right in place of an unknown one.
     pub fn known(&self) -> impl Iterator<Item = &str> {
         self.known.iter().map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! What a decoder of server-sent events is: frames in, outputs or a fault out, no I/O.
+//! The trait of decoders for server-sent events: frames in, outputs or a fault out, no I/O.
 
 use capstan_agent::Output;
 use capstan_protocol::fault::Cause;
@@ -8,45 +8,45 @@ use serde_json::{Map, Value};
 use crate::api_key::ApiKey;
 use crate::upstream_failure::UpstreamFailure;
 
-/// What a frame meant for the call.
+/// What a frame means for the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// Nothing of the answer: a ping, a beginning.
+    /// No part of the answer: a ping, or a beginning.
     Quiet,
     /// A piece of the answer, even if it is not written yet.
     Heard,
-    /// The answer is complete by its protocol's own finish; only its usage may follow.
+    /// The answer is complete; only its usage may follow.
     Ending,
-    /// All is said.
+    /// The response is complete.
     Done,
 }
 
-/// Reads one answer.
+/// Decodes one answer.
 pub trait Decode: Send {
     /// Takes a frame: the event's name and its data.
     fn frame(&mut self, event: &str, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault>;
 
-    /// Takes an answer that came as one document, though a stream was asked for; nothing if the
-    /// document is none.
+    /// Takes an answer that came as one document in place of a stream. `None` if the document is no
+    /// answer.
     fn whole(&mut self, _document: &str, _out: &mut Vec<Output>) -> Option<Result<(), Fault>> {
         None
     }
 
-    /// The failure that a document tells of in a way that is this protocol's alone.
+    /// The failure in a document, if this protocol has its own form for it.
     fn refusal(&self, _document: &Value) -> Option<Fault> {
         None
     }
 
-    /// Whether the model thinks just now. It may show nothing of that for minutes.
+    /// Whether the model is thinking. It may send nothing for minutes.
     fn is_thinking(&self) -> bool {
         false
     }
 
-    /// Whether the protocol's own finish was seen. A body that ends before it was cut off.
+    /// Whether the protocol's end was seen. A body that ends before it was cut off.
     fn is_complete(&self) -> bool;
 }
 
-/// An event that is called an error, whatever its data looks like.
+/// The fault for an event whose name is an error, whatever its data.
 pub(crate) fn told(data: &str, secret: &ApiKey) -> Fault {
     let value = serde_json::from_str(data).unwrap_or_else(|_| Value::from(data));
     let told =
@@ -54,20 +54,20 @@ pub(crate) fn told(data: &str, secret: &ApiKey) -> Fault {
     told.to_fault(secret)
 }
 
-/// The stream ended without its protocol's own finish.
+/// The fault for a stream that ended before its protocol's end.
 pub(crate) fn truncated() -> Fault {
     let chain = vec!["the stream ended without its protocol's own finish".into()];
     Fault::new(FaultKind::UpstreamTruncated)
         .with_cause(Cause { error_type: "TruncatedUpstream".into(), chain })
 }
 
-/// The upstream broke its protocol; the words say how, for developers.
+/// The fault for a violation of the protocol. Developers see the text.
 pub(crate) fn malformed(what: impl Into<String>) -> Fault {
     let cause = Cause { error_type: "MalformedUpstream".into(), chain: vec![what.into()] };
     Fault::new(FaultKind::UpstreamMalformed).with_cause(cause)
 }
 
-/// A frame's data as an object.
+/// The data of a frame as an object.
 pub(crate) fn object(data: &str) -> Result<Map<String, Value>, Fault> {
     match serde_json::from_str(data) {
         Ok(Value::Object(object)) => Ok(object),
@@ -76,12 +76,12 @@ pub(crate) fn object(data: &str) -> Result<Map<String, Value>, Fault> {
     }
 }
 
-/// A member that is a string with something in it.
+/// A member that is a non-empty string.
 pub(crate) fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// What stands where nothing does.
+/// Null, for members that do not exist.
 static NOTHING: Value = Value::Null;
 
 /// A member, or null.

@@ -1,5 +1,5 @@
-//! A body that is JSON where a stream was asked for: the whole answer, an error, or the chunks of a
-//! stream without its frames. Calling again would bring the same.
+//! Reads a JSON body where a stream was requested: a complete answer, an error, or the chunks of a
+//! stream without SSE frames. Another call would get the same.
 
 use capstan_agent::Output;
 use capstan_protocol::Fault;
@@ -11,14 +11,14 @@ use crate::decode::{Decode, malformed, truncated};
 use crate::json_text::mend;
 use crate::upstream_failure::UpstreamFailure;
 
-/// A longer one is no answer.
+/// The largest document, in bytes.
 const LONGEST: usize = 16 * 1024 * 1024;
 
 #[derive(Default)]
 pub(crate) struct Document(Vec<u8>);
 
 impl Document {
-    /// Whether a body begins like JSON. No stream of events does.
+    /// Whether a body begins like JSON. No SSE stream does.
     pub(crate) fn begins(bytes: &[u8]) -> bool {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         bytes
@@ -35,7 +35,7 @@ impl Document {
         Ok(())
     }
 
-    /// What it comes to, when all of it is there.
+    /// Decodes the complete document.
     pub(crate) fn read(
         self,
         decoder: &mut impl Decode,
@@ -50,8 +50,8 @@ impl Document {
         if let Some(fault) = decoder.refusal(&value) {
             return Err(fault);
         }
-        if let Some(told) = UpstreamFailure::found_in(&value) {
-            return Err(told.to_fault(secret));
+        if let Some(failure) = UpstreamFailure::found_in(&value) {
+            return Err(failure.to_fault(secret));
         }
         if let Some(outcome) = decoder.whole(text, out) {
             return outcome;
@@ -63,7 +63,7 @@ impl Document {
     }
 }
 
-/// Chunks one behind the other.
+/// Decodes chunks that follow each other.
 fn chunks(text: &str, decoder: &mut impl Decode, out: &mut Vec<Output>) -> Result<(), Fault> {
     for chunk in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
         let chunk =
@@ -73,7 +73,7 @@ fn chunks(text: &str, decoder: &mut impl Decode, out: &mut Vec<Output>) -> Resul
     ended(decoder)
 }
 
-/// Chunks in a list.
+/// Decodes chunks in a list.
 fn list(items: &[Value], decoder: &mut impl Decode, out: &mut Vec<Output>) -> Result<(), Fault> {
     for item in items {
         decoder.frame("", &item.to_string(), out)?;

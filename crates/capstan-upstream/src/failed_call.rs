@@ -9,9 +9,9 @@ use capstan_protocol::Fault;
 #[derive(Debug, Clone)]
 pub(crate) struct FailedCall {
     pub(crate) fault: Fault,
-    /// The upstream's own wait, exactly; the fault has it in whole seconds.
+    /// The upstream's wait, exactly. The fault has it in whole seconds.
     pub(crate) wait: Option<Duration>,
-    /// The upstream has not begun to work: trying again cannot do anything twice.
+    /// The upstream refused before it began to work, so a retry cannot repeat an effect.
     pub(crate) is_refusal: bool,
 }
 
@@ -33,17 +33,17 @@ impl FailedCall {
         self
     }
 
-    /// Within an attempt nobody else sees that a member of a route was left.
+    /// Logs that a route leaves a member. Nothing else shows this within an attempt.
     pub(crate) fn log_fallback(&self, turn: &Turn, member: &str, made: u32) {
         let (fault, upstream) = (&self.fault, self.fault.upstream().cloned().unwrap_or_default());
         tracing::info!(stream = %turn.run, agent = %turn.agent, member, attempt = turn.attempt,
         call = made, code = fault.code(),
             host = upstream.host, status = upstream.status,
             upstream_request_id = upstream.request_id,
-            cause = fault.cause().map(ToString::to_string), "call failed, another member is asked");
+            cause = fault.cause().map(ToString::to_string), "call failed, calling another member");
     }
 
-    /// Within an attempt nobody else sees that a call has failed.
+    /// Logs a failed call. Nothing else shows this within an attempt.
     pub(crate) fn log_retry(&self, turn: &Turn, made: u32, wait: Duration) {
         let (fault, upstream) = (&self.fault, self.fault.upstream().cloned().unwrap_or_default());
         tracing::info!(stream = %turn.run, agent = %turn.agent, attempt = turn.attempt,

@@ -1,5 +1,5 @@
-//! Where upstreams put what they say about a failure: one reader for all shapes, since there is no
-//! standard.
+//! Finds the description of a failure in an upstream's error. There is no standard, so one reader
+//! knows all shapes.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use crate::upstream_failure::UpstreamFailure;
 
-/// Members that hold a word, in the order of their worth.
+/// Members that have a code, best first.
 const WORDS: [&str; 8] =
     ["code", "type", "status", "error_code", "error_type", "errorCode", "reason", "__type"];
-/// Members that hold a status as a number, or as digits.
+/// Members that have a status as a number, or as digits.
 const NUMBERS: [&str; 7] =
     ["code", "status", "status_code", "statusCode", "error_code", "http_status", "httpCode"];
-/// Members that hold prose.
+/// Members that have a message.
 const PROSE: [&str; 10] = [
     "message",
     "msg",
@@ -26,8 +26,7 @@ const PROSE: [&str; 10] = [
     "faultstring",
     "status_msg",
 ];
-/// What gives a failure away that stands in a document of its own, without the word "error" around
-/// it.
+/// Members that show that a document without an `error` member is a failure.
 const SIGNS: [&str; 8] = [
     "error_code",
     "error_msg",
@@ -38,14 +37,14 @@ const SIGNS: [&str; 8] = [
     "error_type",
     "__type",
 ];
-/// What answers have: a document with one of these is none of a failure, unless it has an error.
+/// Members of answers: a document with one of these is no failure, unless it has an `error`.
 const ANSWERS: [&str; 3] = ["choices", "output", "content"];
 
 impl UpstreamFailure {
-    /// The failure that a document tells of; nothing if it is something else.
+    /// The failure that a document describes; `None` if it describes none.
     pub fn found_in(document: &Value) -> Option<Self> {
         let object = match document {
-            // Some servers wrap each document of a stream, errors included, in a list.
+            // Some servers wrap each document of a stream in a list, errors included.
             Value::Array(items) => return items.iter().find_map(Self::found_in),
             Value::Object(object) => object,
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
@@ -79,15 +78,15 @@ impl UpstreamFailure {
         (is_failure && !is_answer).then(|| Self::from_error(document))
     }
 
-    /// An error object of any provider, or a bare string.
+    /// Reads an error object of any provider, or a plain string.
     pub fn from_error(error: &Value) -> Self {
         if let Some(text) = error.as_str() {
-            return Self { text: text.to_owned(), wait: told_wait(text), ..Self::default() };
+            return Self { text: text.to_owned(), wait: wait_in_text(text), ..Self::default() };
         }
         let text_at = |name: &&str| error.get(*name).and_then(Value::as_str).map(str::to_owned);
         let mut words: Vec<String> = WORDS.iter().filter_map(text_at).collect();
         words.extend(error.pointer("/innererror/code").and_then(Value::as_str).map(str::to_owned));
-        // A router's way to say that a moderation stands before the model.
+        // OpenRouter's sign that a moderation before the model refused.
         let is_flagged = ["/metadata/reasons", "/metadata/flagged_input"]
             .iter()
             .any(|at| error.pointer(at).is_some());
@@ -101,7 +100,7 @@ impl UpstreamFailure {
         let text = text.unwrap_or_default();
         Self {
             status: NUMBERS.iter().find_map(number),
-            wait: wait_in(error).or_else(|| told_wait(&text)),
+            wait: wait_in(error).or_else(|| wait_in_text(&text)),
             words,
             text,
             param: text_at(&"param"),
@@ -109,7 +108,7 @@ impl UpstreamFailure {
         }
     }
 
-    /// What this one leaves open, as another has it.
+    /// Fills the gaps from another failure.
     fn or(self, other: Self) -> Self {
         let is_mute = self.text.is_empty();
         Self {
@@ -123,7 +122,7 @@ impl UpstreamFailure {
     }
 }
 
-/// Prose one step further in: `{"detail": [{"msg": …}]}`, `{"detail": {"message": …}}`, `{"error":
+/// A message one level deeper: `{"detail": [{"msg": …}]}`, `{"detail": {"message": …}}`, `{"error":
 /// {"error": …}}`.
 fn inner_prose(error: &Value) -> Option<String> {
     let inner =
@@ -136,7 +135,7 @@ fn inner_prose(error: &Value) -> Option<String> {
     inner.map(first).find_map(|value| value.as_str().map(str::to_owned).or_else(|| prose(value)))
 }
 
-/// A wait among an error's members: Google's `retryDelay` stands in its details.
+/// The wait among an error's members. Google's `retryDelay` is in its details.
 fn wait_in(error: &Value) -> Option<Duration> {
     let seconds = |value: &Value| {
         value.as_f64().or_else(|| value.as_str()?.trim_end_matches('s').parse().ok())
@@ -153,8 +152,8 @@ fn wait_in(error: &Value) -> Option<Duration> {
     Duration::try_from_secs_f64(found).ok()
 }
 
-/// A wait in prose: "Please try again in 6m0.5s", "… in 20ms".
-fn told_wait(text: &str) -> Option<Duration> {
+/// The wait in a message: "Please try again in 6m0.5s", "… in 20ms".
+fn wait_in_text(text: &str) -> Option<Duration> {
     let lower = text.to_ascii_lowercase();
     let (_, rest) = lower.split_once("try again in ").or_else(|| lower.split_once("retry in "))?;
     let word = rest.split_whitespace().next()?.trim_end_matches(['.', ',', ';']);
@@ -219,8 +218,9 @@ mod tests {
             (json!({ "errors": [{ "message": "boom" }] }), None, "boom"),
             (json!({ "success": false, "message": "boom" }), None, "boom"),
         ] {
-            let told = UpstreamFailure::found_in(&document).unwrap_or_else(|| panic!("{document}"));
-            assert_eq!((told.status, told.text.as_str()), (status, words), "{document}");
+            let failure =
+                UpstreamFailure::found_in(&document).unwrap_or_else(|| panic!("{document}"));
+            assert_eq!((failure.status, failure.text.as_str()), (status, words), "{document}");
         }
         for fine in [
             json!({ "choices": [], "error": null }),
@@ -250,7 +250,7 @@ mod tests {
             ("Please retry in 2 minutes", Some(120_000)),
             ("Please try again in a while", None),
         ] {
-            assert_eq!(told_wait(text).map(|wait| wait.as_millis()), millis, "{text}");
+            assert_eq!(wait_in_text(text).map(|wait| wait.as_millis()), millis, "{text}");
         }
     }
 }

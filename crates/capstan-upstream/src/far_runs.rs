@@ -1,4 +1,5 @@
-//! Runs that a call has started on another server: learning their ids in time, and ending them.
+//! Remote runs: runs that a call has started on another server. Learns their ids in time, and ends
+//! them.
 
 use std::future::Future;
 
@@ -14,10 +15,10 @@ use uuid::Uuid;
 use crate::api_key::ApiKey;
 use crate::http::{self, unsent};
 
-/// Where a server says which stream its answer is.
+/// The header in which a server names the stream of its answer.
 const STREAM_ID: &str = "x-stream-id";
 
-/// The runs of one server that can stop them, as a gateway can: `DELETE /v1/streams/{id}`.
+/// Ends remote runs on a server with a gateway's API: `DELETE /v1/streams/{id}`.
 #[derive(Clone)]
 pub(crate) struct FarRuns {
     client: Client,
@@ -25,14 +26,14 @@ pub(crate) struct FarRuns {
     secret: ApiKey,
 }
 
-/// The id in a response's head. It becomes a part of an address, so it has to be one of ours.
+/// The id in a response's head. It must be a UUID, because it becomes part of an address.
 pub(crate) fn far_id(headers: &HeaderMap) -> Option<String> {
     let id: Uuid = headers.get(STREAM_ID)?.to_str().ok()?.parse().ok()?;
     Some(id.to_string())
 }
 
 impl FarRuns {
-    /// `address` is the server's base, or a route below its `/v1`.
+    /// `address` is the server's base address, or a route below its `/v1`.
     pub(crate) fn new(client: Client, address: &Url, secret: ApiKey) -> Self {
         let mut base = address.clone();
         let path = base.path().trim_end_matches('/');
@@ -44,8 +45,8 @@ impl FarRuns {
         Self { client, base, secret }
     }
 
-    /// Ends a run. One that is gone or has ended is no mistake; a server that cannot be reached is
-    /// asked again.
+    /// Ends a run. A run that has ended or is unknown counts as success. If the server cannot be
+    /// reached, tries again.
     pub(crate) async fn end(&self, far_id: &str) -> Result<(), Fault> {
         let url = http::join(&self.base, &format!("v1/streams/{far_id}"));
         let key: HeaderMap =
@@ -65,9 +66,9 @@ impl FarRuns {
         Ok(())
     }
 
-    /// Sends a call in a task of its own. Its run may begin before the head of its answer comes;
-    /// whoever is stopped in between would never learn what to end. So the head is waited for a
-    /// little longer, and its run ended.
+    /// Sends a call in a task of its own. The remote run may begin before the response's head
+    /// arrives. A caller that is stopped in between would not know what to end. So the task waits a
+    /// little longer for the head, and ends the run.
     pub(crate) async fn send<T: Send + 'static>(
         &self,
         cancel: &Cancel,
@@ -91,14 +92,15 @@ impl FarRuns {
                 && why.cancelled().await.is_some_and(|reason| reason.ends_run())
                 && !matches!(timeout(END_LIMIT, here.end(&id)).await, Ok(Ok(())))
             {
-                tracing::warn!(far_id = id, "what was started elsewhere could not be ended");
+                tracing::warn!(far_id = id, "a remote run could not be ended");
             }
         });
         received.await.ok()
     }
 }
 
-/// Nobody waits for this answer any more; it is waited for unless the run is to go on without it.
+/// Waits for the head of a response that nobody reads any more, unless the run may continue without
+/// its viewers.
 async fn late<T>(why: &Cancel, sending: impl Future<Output = T>) -> Option<T> {
     let left = async {
         if why.cancelled().await.is_some_and(|reason| reason.ends_run()) {
@@ -111,7 +113,7 @@ async fn late<T>(why: &Cancel, sending: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Ended now, ended before, or gone.
+/// The run was ended now, has ended before, or is unknown.
 fn is_over(status: StatusCode) -> bool {
     status.is_success() || matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
 }
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_none_of_ours_is_none() {
+    fn a_foreign_id_is_ignored() {
         let head =
             |id: &str| HeaderMap::from_iter([(STREAM_ID.parse().unwrap(), id.parse().unwrap())]);
         assert_eq!(far_id(&head("../admin")), None);

@@ -1,7 +1,7 @@
 //! The fate of each member of a request: one table, from which the documents are generated.
 //!
-//! Where the agent speaks the protocol of the request, it gets every member as it came, except for
-//! those that the gateway decides. Elsewhere this table says which members are translated. A
+//! An agent that speaks the protocol of the request gets every member unchanged, except for those
+//! that the gateway decides. For other agents, this table says which members are translated. A
 //! warning names the others.
 
 mod nested;
@@ -22,11 +22,11 @@ pub enum Fate {
     Gateway,
     /// Refused with its name: the answer would have another shape.
     Refused,
-    /// Sent as it came where the agent speaks the protocol of the request. Refused with its name
-    /// elsewhere: no other agent can be told.
+    /// Sent unchanged where the agent speaks the protocol of the request. Elsewhere the request is
+    /// refused with the member's name, because it cannot be translated.
     OwnOnly,
-    /// Sent as it came where the agent speaks the protocol of the request, and translated for
-    /// agents of these.
+    /// Sent unchanged where the agent speaks the protocol of the request, and translated for agents
+    /// of these protocols.
     Translated(&'static [Dialect]),
 }
 
@@ -92,7 +92,9 @@ const RESPONSES: &[Row] = &[
     ("metadata", SHARED),
     ("model", Fate::Gateway),
     ("moderation", NOWHERE),
+    ("multi_agent", NOWHERE),
     ("n", Fate::Refused),
+    ("openai_beta", Fate::Gateway),
     ("parallel_tool_calls", ALL),
     ("previous_response_id", Fate::Gateway),
     ("prompt", Fate::OwnOnly),
@@ -258,7 +260,7 @@ const ITEMS: &[&str] = &[
     "custom_tool_call",
     "custom_tool_call_output",
     "additional_tools",
-    // Only its own model can read it, and it holds nothing of the conversation.
+    // Only its own model can read it, and it contains nothing of the conversation.
     "reasoning",
 ];
 
@@ -367,13 +369,14 @@ mod tests {
                     {"type":"text","text":"a","cache_control":{"type":"ephemeral"}},
                     {"type":"text","text":"b","cache_control":{"type":"ephemeral"}},
                     {"type":"search_result","title":"t","source":"s","content":[]},
-                    {"type":"document","title":"t","source":{"type":"text","data":"d"}}]}],
+                    {"type":"document","title":"t","context":"c",
+                        "source":{"type":"text","data":"d"}}]}],
                 "tools":[{"name":"f","input_schema":{"title":"T"},"defer_loading":true}],
                 "tool_choice":{"type":"auto","disable_parallel_tool_use":true}}"#,
         );
         let expected = serde_json::json!([
             "messages[].content[].cache_control",
-            "messages[].content[].title",
+            "messages[].content[].context",
             "system[].cache_control",
             "tools[].defer_loading",
         ]);
@@ -397,12 +400,12 @@ mod tests {
         let asked = turn(
             Chat,
             r#"{"messages":[{"role":"user","content":[{"type":"file",
-                "file":{"file_id":"f","filename":"n"}}]}],"verbosity":"low",
+                "file":{"file_id":"f","purpose":"n"}}]}],"verbosity":"low",
                 "response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{},
                 "description":"d"}}}"#,
         );
         let expected = serde_json::json!([
-            "messages[].content[].file.filename",
+            "messages[].content[].file.purpose",
             "response_format.json_schema.description",
         ]);
         assert_eq!(named(&asked, Responses).unwrap(), expected);

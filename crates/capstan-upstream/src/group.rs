@@ -1,8 +1,8 @@
-//! What can be passed on beside runs.
+//! The groups of OpenAI's routes that an agent can pass on without a run.
 
 use serde::Deserialize;
 
-/// A group of routes that can be passed on.
+/// A group of routes that an agent can pass on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
@@ -21,7 +21,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// As it stands in the configuration.
+    /// The name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Audio => "audio",

@@ -1,5 +1,5 @@
-//! The headers and the query that an agent's table adds to its calls. Their values may be secret:
-//! they come from the environment, and show themselves nowhere.
+//! Headers and query parameters that an agent's table adds to its calls. Values from the
+//! environment are secrets, so values are never printed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,10 +28,10 @@ const OURS: [&str; 14] = [
     "transfer-encoding",
     "upgrade",
 ];
-/// Names with one of these words in them carry a secret, which never stands in the file.
+/// A header whose name contains one of these words has a secret, which may not be in the file.
 const SECRET: [&str; 6] = ["authorization", "cookie", "key", "password", "secret", "token"];
 
-/// A value: as it stands there, or from a variable of the environment.
+/// A value: written in the file, or the name of a variable of the environment.
 #[derive(Clone, Deserialize)]
 #[serde(untagged, expecting = "expected a string or { env = \"NAME\" }")]
 enum Given {
@@ -50,7 +50,7 @@ struct Variable {
 #[serde(transparent)]
 pub(crate) struct Pairs(BTreeMap<String, Given>);
 
-/// Values are shown by nobody, not even by `Debug`.
+/// `Debug` shows no values.
 impl fmt::Debug for Pairs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
@@ -58,13 +58,13 @@ impl fmt::Debug for Pairs {
 }
 
 impl Pairs {
-    /// Whether there is such a header.
+    /// Whether there is a header of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.keys().any(|known| known.eq_ignore_ascii_case(name))
     }
 
-    /// The pairs with their values. `hidden` gets those that come from the environment: whoever
-    /// repeats them is to be kept from the log.
+    /// The pairs with their values. Adds values from the environment to `hidden`, so that they are
+    /// removed from logs.
     fn read(
         &self,
         key: &str,
@@ -74,7 +74,7 @@ impl Pairs {
             let wrong = |why: String| ConfigError::at(key, format!("{name}: {why}"));
             match given {
                 Given::Text(_) if is_secret(name) => {
-                    Err(wrong("a secret never stands in the file; write { env = \"NAME\" }".into()))
+                    Err(wrong("a secret must not be in the file; write { env = \"NAME\" }".into()))
                 }
                 Given::Text(text) => Ok(text.clone()),
                 Given::Variable(Variable { env }) => {
@@ -88,7 +88,7 @@ impl Pairs {
         self.0.iter().map(|(name, given)| Ok((name.as_str(), read((name, given))?))).collect()
     }
 
-    /// As headers, marked so that nobody prints them.
+    /// The pairs as headers, marked as sensitive.
     pub(crate) fn headers(&self, hidden: &mut Vec<String>) -> Result<HeaderMap, ConfigError> {
         let wrong = |name: &str, why: &str| ConfigError::at("headers", format!("{name}: {why}"));
         let mut headers = HeaderMap::new();
@@ -105,13 +105,13 @@ impl Pairs {
         Ok(headers)
     }
 
-    /// As a part of an address, which then holds each of them once.
+    /// Sets the pairs in the query of an address. Each name then occurs once.
     pub(crate) fn apply(&self, url: &mut Url, hidden: &mut Vec<String>) -> Result<(), ConfigError> {
         let before = hidden.len();
         for (name, value) in self.read("query", hidden)? {
             set_query(url, name, &value);
         }
-        // An address repeats a value in its own spelling.
+        // An address contains the value in percent-encoding.
         let spelled = hidden
             .get(before..)
             .unwrap_or_default()
@@ -123,7 +123,7 @@ impl Pairs {
     }
 }
 
-/// Sets one member of a query, in place of an earlier one.
+/// Sets a query parameter, in place of an earlier one.
 pub(crate) fn set_query(url: &mut Url, name: &str, value: &str) {
     let others: Vec<(String, String)> =
         url.query_pairs().into_owned().filter(|(known, _)| known != name).collect();

@@ -1,4 +1,4 @@
-//! The HTTP client of all adapters: who is spoken to, how long, and what a failed connection means.
+//! The HTTP client of all adapters, with its redirects, addresses and faults of failed connections.
 
 use std::error::Error;
 use std::time::Duration;
@@ -15,21 +15,22 @@ use crate::api_key::ApiKey;
 use crate::config::ConfigError;
 use crate::failed_call::FailedCall;
 
-/// A redirect within one server may be followed this often.
+/// The most redirects of a call, all within one server.
 const REDIRECTS: usize = 3;
 
-/// Under which name servers and the proxies before them tell their id of a request; the first that
-/// is there counts.
+/// The headers in which servers and proxies send the id of a request. The first one that exists
+/// counts.
 const REQUEST_IDS: [&str; 5] =
     ["x-request-id", "request-id", "apim-request-id", "x-amzn-requestid", "cf-ray"];
-/// A longer id is none.
+/// The longest request id, in bytes. Longer ones are ignored.
 const LONGEST_ID: usize = 128;
-/// What is kept of an upstream's words, and of an error's.
+/// The most text of an upstream or an error that is logged, in bytes.
 const LONGEST_TEXT: usize = 500;
 
-/// A client that never carries a key to another server. Each of its requests has these headers.
+/// Creates a client that never sends a key to another server. Each of its requests has these
+/// headers.
 pub(crate) fn client(connect: Duration, headers: &HeaderMap) -> Result<Client, ConfigError> {
-    // No time-out for the whole: an answer may take long. A call has its own.
+    // No timeout for the whole response, because an answer may take long. Each call has its own.
     capstan_client::transport::http_client()
         .connect_timeout(connect)
         .default_headers(headers.clone())
@@ -40,8 +41,8 @@ pub(crate) fn client(connect: Duration, headers: &HeaderMap) -> Result<Client, C
         .map_err(|e| ConfigError::new(format!("the HTTP client cannot be built: {e}")))
 }
 
-/// Only to the same server, and only where POST stays POST. Anything else is an answer, and a
-/// failure.
+/// Follows redirects within the same server if they keep POST. Any other redirect is returned as a
+/// response, and counts as a failure.
 fn follow(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let keeps_body =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
@@ -51,7 +52,7 @@ fn follow(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     if keeps_body && is_same && is_short { attempt.follow() } else { attempt.stop() }
 }
 
-/// Reads a configured address. A key inside it would end up in logs.
+/// Parses a configured address. Refuses a key in it, because addresses are logged.
 pub(crate) fn base_url(text: &str) -> Result<Url, ConfigError> {
     let wrong = |why: String| ConfigError::at("url", why);
     let url = Url::parse(text).map_err(|e| wrong(format!("{text:?}: {e}")))?;
@@ -64,7 +65,7 @@ pub(crate) fn base_url(text: &str) -> Result<Url, ConfigError> {
     Ok(url)
 }
 
-/// A path below a base, whatever slashes there are.
+/// Appends a path to a base address, with exactly one slash in between.
 pub(crate) fn join(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
     let whole = format!("{}/{path}", url.path().trim_end_matches('/'));
@@ -72,24 +73,25 @@ pub(crate) fn join(base: &Url, path: &str) -> Url {
     url
 }
 
-/// The trace that a call belongs to, in the headers that carry it.
+/// The trace headers of a call.
 pub(crate) fn trace_headers(turn: &Turn) -> HeaderMap {
     let header =
         |(name, value)| Some((HeaderName::from_static(name), HeaderValue::from_str(value).ok()?));
     turn.trace.iter().flat_map(TraceParent::headers).filter_map(header).collect()
 }
 
-/// The server that a call goes to, for the log.
+/// The host and port of a call, for the log.
 pub(crate) fn host_of(url: &Url) -> String {
     url[Position::BeforeHost..Position::AfterPort].to_owned()
 }
 
-/// The same, and whether it is shown a key, for whoever looks after the agent.
+/// The endpoint for the operator's overview, with whether it gets a key.
 pub(crate) fn endpoint(url: &Url, key: &ApiKey) -> Endpoint {
     Endpoint { host: host_of(url), has_key: key.is_set() }
 }
 
-/// The server's id of a request, for the log. It is the server's word, so it may repeat a key.
+/// The server's id of a request, for the log. The key is removed from it, because the server
+/// chooses it.
 pub(crate) fn request_id(headers: &HeaderMap, key: &ApiKey) -> Option<String> {
     let id = REQUEST_IDS.iter().find_map(|name| headers.get(*name)?.to_str().ok())?;
     let is_plain =
@@ -97,8 +99,7 @@ pub(crate) fn request_id(headers: &HeaderMap, key: &ApiKey) -> Option<String> {
     is_plain.then(|| key.scrub(id))
 }
 
-/// A fault with what the log tells of its upstream, without the key in anything that the upstream
-/// said, and not at any length.
+/// Adds the log's details about the upstream to a fault. Limits their lengths, and removes the key.
 pub(crate) fn with_log_details(fault: Fault, upstream: Upstream, key: &ApiKey) -> Fault {
     let scrubbed = fault.cause().map(|cause| Cause {
         error_type: cause.error_type.clone(),
@@ -115,7 +116,7 @@ pub(crate) fn short(text: &str) -> String {
     text.chars().take(LONGEST_TEXT).collect()
 }
 
-/// The request failed before a response came.
+/// The fault for a request that failed before a response came.
 pub(crate) fn unsent(error: reqwest::Error) -> FailedCall {
     let error = error.without_url();
     let cause = cause_of(&error);
@@ -124,7 +125,7 @@ pub(crate) fn unsent(error: reqwest::Error) -> FailedCall {
         let failed = FailedCall::from(timed_out(Timer::Connect).with_cause(cause));
         return if is_connect { failed.refused() } else { failed };
     }
-    // A certificate that does not verify will not verify next time either.
+    // An invalid certificate will be invalid next time as well.
     let is_tls = is_tls_failure(&error);
     let fault = Fault::new(FaultKind::UpstreamUnreachable).with_cause(cause);
     if is_tls {
@@ -134,12 +135,12 @@ pub(crate) fn unsent(error: reqwest::Error) -> FailedCall {
     if is_connect { failed.refused() } else { failed }
 }
 
-/// The body broke off.
+/// The fault for a body that broke off.
 pub(crate) fn cut(error: reqwest::Error) -> Fault {
     Fault::new(FaultKind::UpstreamTruncated).with_cause(cause_of(&error.without_url()))
 }
 
-/// The same, seen through whoever unpacks it. Its words may hold an address.
+/// The same for an error of a decompressor. Its text may contain an address.
 pub(crate) fn cut_by(error: &std::io::Error) -> Fault {
     let chain = vec!["a compressed body broke off".into(), error.kind().to_string()];
     Fault::new(FaultKind::UpstreamTruncated)
@@ -156,9 +157,9 @@ fn cause_of(error: &reqwest::Error) -> Cause {
     Cause { error_type: "reqwest::Error".into(), chain }
 }
 
-/// A time-out, told by its name.
+/// The fault for a timeout, which it names.
 pub(crate) fn timed_out(limit: Timer) -> Fault {
     let fault = Fault::new(FaultKind::UpstreamTimeout).with_detail("timeout", limit.as_str());
-    // Another attempt would take as long again.
+    // Another attempt would take as long.
     if limit == Timer::Total { fault.with_severity(ErrorSeverity::Fatal) } else { fault }
 }

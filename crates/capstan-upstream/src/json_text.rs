@@ -1,15 +1,14 @@
-//! Texts inside JSON that is not made into a tree: borrowed where they can be, and mended where
-//! they are broken.
+//! Strings of JSON that is not parsed into a tree: borrowed where possible, repaired where invalid.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// A member that is there and not null, as it stands in the document.
+/// A member that exists and is not null, as JSON text.
 pub(crate) type Raw<'a> = Option<&'a RawValue>;
 
-/// The text of a JSON string; none of anything else.
+/// The text of a JSON string; `None` for any other value.
 pub(crate) fn string(raw: &str) -> Option<Cow<'_, str>> {
     let inner = raw.trim().strip_prefix('"')?.strip_suffix('"')?;
     if !inner.contains('\\') {
@@ -19,19 +18,19 @@ pub(crate) fn string(raw: &str) -> Option<Cow<'_, str>> {
     read(raw).or_else(|| read(&mend(raw))).map(Cow::Owned)
 }
 
-/// The text of a member, if it is a string with something in it.
+/// The text of a member that is a non-empty string.
 pub(crate) fn text<'a>(raw: Raw<'a>) -> Option<Cow<'a, str>> {
     string(raw?.get()).filter(|text| !text.is_empty())
 }
 
-/// The tree of a JSON text, with what is broken in its strings repaired; null if it has none.
+/// Parses JSON, with invalid strings repaired. Null if that fails.
 pub(crate) fn value(raw: &RawValue) -> Value {
     let read = |json: &str| serde_json::from_str(json).ok();
     read(raw.get()).or_else(|| read(&mend(raw.get()))).unwrap_or_default()
 }
 
-/// Halves of surrogate pairs, which some servers send when a character is split between two tokens,
-/// replaced by U+FFFD.
+/// Replaces halves of surrogate pairs by U+FFFD. Some servers send halves when a character is split
+/// between two tokens.
 pub(crate) fn mend(json: &str) -> String {
     let mut mended = String::with_capacity(json.len());
     let mut rest = json;
@@ -57,13 +56,13 @@ fn unit(escape: &str) -> Option<u16> {
     u16::from_str_radix(digits, 16).ok()
 }
 
-/// Joins a character that was split between two pieces of text: its first half is kept until the
-/// second comes.
+/// Joins a character that was split between two pieces of text. Stores the first half until the
+/// second one comes.
 #[derive(Debug, Default)]
 pub(crate) struct Halves(Option<u16>);
 
 impl Halves {
-    /// The text of a JSON string, with what was kept of the one before it.
+    /// The text of a JSON string, after the stored half.
     pub(crate) fn join<'a>(&mut self, raw: &'a str) -> Option<Cow<'a, str>> {
         let inner = raw.trim().strip_prefix('"')?.strip_suffix('"')?;
         if self.0.is_none() && !inner.contains("\\u") {
@@ -72,7 +71,7 @@ impl Halves {
         let mut whole = String::with_capacity(inner.len() + 12);
         whole.push('"');
         if let Some(first) = self.0.take() {
-            // Two halves make a whole; one alone is mended with the rest.
+            // Two halves make a character. `mend` replaces a single one.
             whole.push_str(&format!("\\u{first:04x}"));
         }
         let last = inner.len().checked_sub(6).and_then(|at| inner.get(at..)).and_then(unit);
@@ -90,12 +89,12 @@ impl Halves {
         string(&whole).map(|text| Cow::Owned(text.into_owned()))
     }
 
-    /// Nothing is kept.
+    /// No half is stored.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The half whose other one never came, as it is shown.
+    /// U+FFFD in place of a half whose other half never came.
     pub(crate) fn rest(&mut self) -> Option<&'static str> {
         self.0.take().map(|_| "\u{fffd}")
     }

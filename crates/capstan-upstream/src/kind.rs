@@ -1,4 +1,4 @@
-//! A kind of agent: its row, and the keys that most kinds have in common.
+//! The kinds of agents: their descriptions, and the configuration keys that most kinds have.
 
 use capstan_agent::{Agent, Clock};
 use reqwest::header::{AUTHORIZATION, HeaderMap};
@@ -17,15 +17,15 @@ use crate::timeouts::{CallTimeouts, TimeoutsConfig};
 /// A kind of agent.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
-    /// As it stands in the configuration.
+    /// The name in the configuration.
     pub name: &'static str,
-    /// What it is.
+    /// A short description.
     pub what: &'static str,
-    /// How often and when it is called, unless the configuration says otherwise.
+    /// The default retry policy.
     pub retries: Retries,
-    /// How long a call may take, unless the configuration says otherwise.
+    /// The default timeouts.
     pub timeouts: CallTimeouts,
-    /// What it is known to call, if it is a provider's.
+    /// The known servers, if this is a kind for model providers.
     pub(crate) provider: Option<&'static Defaults>,
     pub(crate) build: Build,
 }
@@ -33,22 +33,22 @@ pub struct Kind {
 type MakeCallee = fn(Keys, &Common) -> Result<Box<dyn Callee>, ConfigError>;
 type MakeAgent = fn(Map<String, Value>) -> Result<Box<dyn Agent>, ConfigError>;
 
-/// How an agent is made of its table.
+/// How an agent is made from its table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Build {
     /// From its own keys and the common ones.
     Adapter(MakeCallee),
-    /// From its own keys alone.
+    /// From its own keys only.
     Agent(MakeAgent),
 }
 
-/// What all adapters understand.
+/// The values of the common keys.
 #[derive(Debug, Clone)]
 pub(crate) struct Common {
     pub(crate) retries: Retries,
     pub(crate) times: CallTimeouts,
     pub(crate) clock: Clock,
-    /// The headers that every request to the server has, beside those of the adapter.
+    /// Headers of every request, besides those of the adapter.
     pub(crate) headers: HeaderMap,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Access<'a> {
 }
 
 impl Access<'_> {
-    /// Returns the key, and what all adapters understand together with the headers.
+    /// Returns the key, and the common values together with the configured headers.
     pub(crate) fn read(self, common: &Common) -> Result<(ApiKey, Common), ConfigError> {
         let mut hidden = Vec::new();
         let headers = self.headers.headers(&mut hidden)?;
@@ -88,8 +88,8 @@ struct CommonConfig {
 const COMMON: [&str; 4] = ["attempts", "max_calls", "on_cut", "timeouts"];
 
 impl Kind {
-    /// A kind that is no adapter of this crate. It reads its own keys and no others, and its agents
-    /// can be called again without harm, as members of a route are.
+    /// A kind of another crate. It has only its own keys. Its agents can be called again without
+    /// harm, as members of a route are.
     pub const fn agent(name: &'static str, what: &'static str, build: MakeAgent) -> Self {
         Self {
             name,
@@ -101,7 +101,7 @@ impl Kind {
         }
     }
 
-    /// Makes the agent that a table describes.
+    /// Makes the agent of a table.
     pub(crate) fn build(
         &self,
         mut keys: Keys,
@@ -109,7 +109,7 @@ impl Kind {
     ) -> Result<Box<dyn Callee>, ConfigError> {
         for name in ["key", "api_key", "apikey", "token"] {
             if keys.contains_key(name) {
-                let message = "a key never stands in the file; name it with key_env or key_file";
+                let message = "a key must not be in the file; name it with key_env or key_file";
                 return Err(ConfigError::at(name, message));
             }
         }
@@ -123,7 +123,7 @@ impl Kind {
         }
     }
 
-    /// The agent's own keys, and the common ones.
+    /// Reads the agent's own keys, and the common ones.
     pub(crate) fn read<T: DeserializeOwned>(
         &self,
         mut keys: Keys,

@@ -1,4 +1,4 @@
-//! The kinds of agents that a configuration can name: a row each.
+//! The kinds of agents that a configuration can name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use crate::{a2a, agui, anthropic, cap, command, openai, route};
 const ROWS: &[Kind] =
     &[command::KIND, openai::KIND, anthropic::KIND, agui::KIND, a2a::KIND, cap::KIND, route::KIND];
 
-/// One agent's table.
+/// The table of one agent.
 #[derive(Debug, Clone)]
 pub struct AgentTable {
-    /// Its name.
+    /// The name of the agent.
     pub name: String,
-    /// Its kind.
+    /// The name of its kind.
     pub kind: String,
-    /// Everything else.
+    /// The other keys.
     pub keys: Map<String, Value>,
 }
 
-/// The kinds that a configuration can name: those of this crate, unless others are added.
+/// The kinds that a configuration can name: those of this crate, and added ones.
 #[derive(Debug, Clone)]
 pub struct Kinds(Vec<Kind>);
 
@@ -42,21 +42,22 @@ impl Default for Kinds {
 }
 
 impl Kinds {
-    /// With one more.
+    /// Adds a kind.
     pub fn with(mut self, kind: Kind) -> Self {
         self.0.push(kind);
         self
     }
 
-    /// All of them.
+    /// Iterates over all kinds.
     pub fn iter(&self) -> impl Iterator<Item = &Kind> {
         self.0.iter()
     }
 
-    /// Makes the agents of a configuration, in its order. A mistake comes with the place of its
+    /// Makes the agents of a configuration, in its order. An error comes with the index of its
     /// table.
     ///
-    /// Routes use the others by their names. A route within a route stands for its members.
+    /// Routes use other agents by their names. The members of a route within a route become members
+    /// of the outer one.
     pub fn build_all(
         &self,
         tables: &[AgentTable],
@@ -88,8 +89,8 @@ impl Kinds {
         tables.iter().enumerate().map(make).collect()
     }
 
-    /// Makes the agent that a table describes; `keys` holds everything but `name` and `kind`. A
-    /// route needs [others](Self::build_all).
+    /// Makes the agent of a table; `keys` has everything except `name` and `kind`. For a route, use
+    /// [`build_all`](Self::build_all).
     pub fn build(
         &self,
         kind: &str,
@@ -116,7 +117,7 @@ impl Kinds {
         self.iter().find(|row| row.name == kind)
     }
 
-    /// What the agent of a table passes on to its provider beside runs, if anything.
+    /// The access to the agent's provider without runs, if the table has one.
     pub fn passthrough(
         &self,
         kind: &str,
@@ -130,8 +131,8 @@ impl Kinds {
         openai::passthrough(config, &common)
     }
 
-    /// What is likely to be a mistake about the key of such an agent: its calls will go out
-    /// without a key, which is fine for a server that asks for none.
+    /// A warning if the table names a key that does not exist. Calls are then made without a key,
+    /// which is fine for servers that need none.
     pub fn key_warning(&self, kind: &str, keys: &Map<String, Value>) -> Option<String> {
         if keys.contains_key("key_file") {
             return None;

@@ -44,9 +44,9 @@ impl Members {
             let why = format!("{wrong:?} is no name of a token limit");
             return Err(ConfigError::at("max_tokens_field", why).with_known(wrong, known));
         }
-        // A limit that is configured keeps its name.
+        // Without a preset, a configured limit shows which name the server wants.
         let configured = || LIMITS.iter().find(|name| parameters.contains_key(**name)).copied();
-        let usual = || configured().or(server.max_tokens_field).map(str::to_owned);
+        let usual = || server.max_tokens_field.or_else(configured).map(str::to_owned);
         let known = || server.rename.iter().map(|(from, to)| ((*from).into(), (*to).into()));
         let members = Self {
             max_tokens_field: max_tokens_field.or_else(usual),
@@ -105,7 +105,7 @@ struct MessageName {
     name: Option<IgnoredAny>,
 }
 
-/// Whether a value asks for anything. Many clients send the default values too.
+/// Whether a value has an effect. Many clients send default values too.
 fn asks(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,

@@ -28,7 +28,7 @@ pub(crate) fn request(turn: &Turn, dialect: Dialect) -> Option<RequestBody> {
 
 /// Returns the part, if this upstream made it. No other upstream may get it.
 pub(crate) fn own(part: &NativePart, origin: Option<&NativeOrigin>) -> Option<Value> {
-    (Some(&part.origin) == origin).then(|| part.to_value())
+    origin.filter(|origin| sealed::is_made_by(part, origin)).map(|_| part.to_value())
 }
 
 /// The parts of a sealed text that this upstream made.

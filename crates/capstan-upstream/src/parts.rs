@@ -20,6 +20,9 @@ pub(crate) fn response_text(response: &RawJson) -> String {
     response.decode().unwrap_or_else(|_| response.get().to_owned())
 }
 
+/// The name of a file that has none. OpenAI's protocols need one.
+pub(crate) const UNNAMED: &str = "attachment";
+
 /// The place of a part.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PartPath {

@@ -1,5 +1,5 @@
-//! Requests of OpenAI's API that are no runs: they go to an agent's provider as they are, with the
-//! agent's key and headers.
+//! Forwards requests of OpenAI's API that start no run to an agent's provider, with the agent's key
+//! and headers.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::kind::Common;
 use crate::provider::Provider;
 use crate::upstream_failure::UpstreamFailure;
 
-/// What is read of a refusal, to take secrets out of it.
+/// The most bytes of a refusal's body that are searched for secrets.
 const REFUSAL_BYTES: usize = 64 * 1024;
 
-/// The way to an agent's provider.
+/// Access to an agent's provider.
 #[derive(Debug)]
 pub struct Passthrough {
     groups: Vec<Group>,
@@ -30,24 +30,25 @@ pub struct Passthrough {
     headers: HeaderMap,
     secret: ApiKey,
     client: Client,
-    /// Until the head of an answer: what is made in one piece takes as long as a run.
-    patience: Duration,
+    /// The limit for the head of an answer: as long as a run, because some answers are made in one
+    /// piece.
+    limit: Duration,
     clock: Clock,
 }
 
-/// An answer to what was passed on.
+/// An answer of the provider.
 #[derive(Debug)]
 pub struct Passed {
-    /// Its status.
+    /// The status.
     pub status: u16,
-    /// Its headers.
+    /// The headers.
     pub headers: HeaderMap,
-    /// Its body.
+    /// The body.
     pub body: Body,
 }
 
 impl Passthrough {
-    /// Nothing, if the table names no groups.
+    /// `None` if the table names no groups.
     pub(crate) fn new(provider: Provider, common: &Common) -> Result<Option<Self>, ConfigError> {
         if provider.passthrough.is_empty() {
             return Ok(None);
@@ -59,12 +60,12 @@ impl Passthrough {
             headers: provider.headers,
             secret: provider.secret,
             client: http::client(common.times.connect, &common.headers)?,
-            patience: common.times.total,
+            limit: common.times.total,
             clock: common.clock.clone(),
         }))
     }
 
-    /// What it takes.
+    /// The groups that are passed on.
     pub fn groups(&self) -> &[Group] {
         &self.groups
     }
@@ -74,8 +75,8 @@ impl Passthrough {
         &self.model
     }
 
-    /// Sends a request. `path` stands below the provider's own, without `v1/`; what the
-    /// configuration has in `headers` and `query` replaces what the client has.
+    /// Sends a request. `path` is relative to the provider's base, without `v1/`. Configured
+    /// `headers` and `query` replace the client's.
     pub async fn send(
         &self,
         method: Method,
@@ -87,10 +88,10 @@ impl Passthrough {
         self.headers.iter().for_each(|(name, value)| drop(headers.insert(name, value.clone())));
         let request = self.client.request(method, self.address(path, query));
         let sending = request.headers(headers).body(body).send();
-        let answered = self.clock.within(Timer::Total, self.patience, sending).await;
+        let answered = self.clock.within(Timer::Total, self.limit, sending).await;
         let host = Some(http::host_of(&self.base));
-        let seen = Upstream { host, ..Upstream::default() };
-        let failed = |fault| http::with_log_details(fault, seen.clone(), &self.secret);
+        let upstream = Upstream { host, ..Upstream::default() };
+        let failed = |fault| http::with_log_details(fault, upstream.clone(), &self.secret);
         let response = answered
             .ok_or_else(|| failed(timed_out(Timer::Total)))?
             .map_err(|error| failed(unsent(error).fault))?;
@@ -100,8 +101,8 @@ impl Passthrough {
             return Ok(Passed { status, headers, body: response.into() });
         }
         self.refused(response).await.map_err(|fault| {
-            let seen = Upstream { status: Some(status), ..seen.clone() };
-            http::with_log_details(fault, seen, &self.secret)
+            let upstream = Upstream { status: Some(status), ..upstream.clone() };
+            http::with_log_details(fault, upstream, &self.secret)
         })
     }
 
@@ -116,8 +117,8 @@ impl Passthrough {
         url
     }
 
-    /// A refusal in the provider's own words, without secrets. One of the agent's key is not the
-    /// client's: it would take it for its own.
+    /// The provider's refusal, without secrets. A refusal of the agent's key becomes a fault: a
+    /// client would think that its own key is wrong.
     async fn refused(&self, response: Response) -> Result<Passed, Fault> {
         let (status, mut headers) = (response.status().as_u16(), response.headers().clone());
         let body = beginning(response).await;
@@ -126,7 +127,7 @@ impl Passthrough {
                 UpstreamFailure::from_response(status, &headers, &body).to_fault(&self.secret)
             );
         }
-        // Nobody asked for a packed answer, and none can be searched for secrets.
+        // The gateway did not ask for compression, and cannot search a compressed body for secrets.
         if headers.contains_key(CONTENT_ENCODING) {
             return Err(
                 UpstreamFailure::from_response(status, &headers, b"").to_fault(&self.secret)

@@ -14,13 +14,13 @@ pub(crate) enum Prefill {
     /// The server cannot continue.
     #[default]
     Off,
-    /// The message alone will do: Anthropic up to Claude 4.5, Ollama, llama.cpp, OpenRouter.
+    /// No mark is necessary: Anthropic up to Claude 4.5, Ollama, llama.cpp, OpenRouter.
     Plain,
-    /// The message says `prefix`: Mistral, and DeepSeek's beta.
+    /// The message has `prefix`: Mistral, and DeepSeek's beta.
     Prefix,
-    /// The message says `partial`: Moonshot, Qwen.
+    /// The message has `partial`: Moonshot, Qwen.
     Partial,
-    /// The request says `continue_final_message`: vLLM, SGLang.
+    /// The request has `continue_final_message`: vLLM, SGLang.
     ContinueFinalMessage,
 }
 
@@ -55,13 +55,13 @@ impl Prefill {
     }
 
     /// Adds the beginning of the answer after the conversation.
-    pub(crate) fn apply(self, body: &mut RequestBody, said: &str) {
+    pub(crate) fn apply(self, body: &mut RequestBody, sent: &str) {
         // A model that thinks first cannot continue: it answers anew.
         if body.read::<Value>("thinking").is_some_and(|thinking| is_on(&thinking)) {
             return;
         }
-        let with = |name: &str| json!({ "role": "assistant", "content": said, name: true });
-        let plain = || json!({ "role": "assistant", "content": said });
+        let with = |name: &str| json!({ "role": "assistant", "content": sent, name: true });
+        let plain = || json!({ "role": "assistant", "content": sent });
         let message = match self {
             Self::Off => return,
             Self::Plain => plain(),
@@ -85,7 +85,7 @@ fn is_on(thinking: &Value) -> bool {
 }
 
 /// The generation in a model's name: `claude-3-5-sonnet-20241022`, `claude-sonnet-4-20250514`,
-/// `claude-opus-4-5`, with a cloud's own words around it.
+/// `claude-opus-4-5`, also with a cloud's prefix or suffix.
 fn generation(model: &str) -> Option<(u32, u32)> {
     let name = model.get(model.find("claude-")? + "claude-".len()..)?;
     let numbers = name.split(['-', '.', '@', ':', '_']).skip_while(|word| !is_small(word));
@@ -94,7 +94,7 @@ fn generation(model: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?, numbers.next().unwrap_or(0)))
 }
 
-/// A number, and no date.
+/// Whether a word is a number and not a date.
 fn is_small(word: &str) -> bool {
     !word.is_empty() && word.len() <= 2 && word.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claude_goes_on_up_to_4_5_and_unknown_names_do_not() {
+    fn claude_continues_up_to_4_5_and_unknown_names_do_not() {
         let of = |model: &str| Prefill::of_messages(model, &Map::new());
         for model in [
             "claude-3-haiku-20240307",
@@ -152,23 +152,23 @@ mod tests {
 
     #[test]
     fn each_server_is_told_in_its_own_words() {
-        let told = |prefill: Prefill| {
+        let applied = |prefill: Prefill| {
             let body = json!({ "messages": [{ "role": "user", "content": "hi" }] });
             let mut body = RequestBody::from(body);
             prefill.apply(&mut body, "Well");
             serde_json::to_value(&body).unwrap()
         };
         assert_eq!(
-            told(Prefill::Plain)["messages"][1],
+            applied(Prefill::Plain)["messages"][1],
             json!({ "role": "assistant", "content": "Well" })
         );
-        assert_eq!(told(Prefill::Prefix)["messages"][1]["prefix"], true);
-        assert_eq!(told(Prefill::Partial)["messages"][1]["partial"], true);
-        let vllm = told(Prefill::ContinueFinalMessage);
+        assert_eq!(applied(Prefill::Prefix)["messages"][1]["prefix"], true);
+        assert_eq!(applied(Prefill::Partial)["messages"][1]["partial"], true);
+        let vllm = applied(Prefill::ContinueFinalMessage);
         assert_eq!(
             (&vllm["continue_final_message"], &vllm["add_generation_prompt"]),
             (&true.into(), &false.into())
         );
-        assert_eq!(told(Prefill::Off)["messages"].as_array().map(Vec::len), Some(1));
+        assert_eq!(applied(Prefill::Off)["messages"].as_array().map(Vec::len), Some(1));
     }
 }

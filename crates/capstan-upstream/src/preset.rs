@@ -1,34 +1,34 @@
-//! Presets: what is particular about the servers that speak OpenAI's or Anthropic's protocol. One
-//! server is one row.
+//! Presets: the peculiarities of known servers that speak OpenAI's or Anthropic's protocol, one row
+//! each.
 
 use url::Url;
 
-/// A server that is known.
+/// A known server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Preset {
-    /// As it stands in the configuration.
+    /// The name in the configuration.
     pub(crate) name: &'static str,
-    /// Where it is, without a path; nothing if each customer has an address of their own.
+    /// Its address without a path. `None` if each customer has an address.
     pub(crate) origin: Option<&'static str>,
-    /// The path of its API, for a URL that has none.
+    /// The path of its API, for a URL without a path.
     pub(crate) path: &'static str,
-    /// The hosts that are its own. One with a leading dot is the end of a name.
+    /// Its hosts. One with a leading dot matches all hosts that end with it.
     pub(crate) hosts: &'static [&'static str],
-    /// The variable that holds its key. The key goes to its own hosts only.
+    /// The variable with its key. The key goes to these hosts only.
     pub(crate) key_env: Option<&'static str>,
-    /// The header that carries the key, if it is not the kind's.
+    /// The header with the key, if it is not the usual one of the kind.
     pub(crate) key_header: Option<&'static str>,
-    /// How it spells the limit of tokens in Chat Completions.
+    /// Its name for the token limit in Chat Completions.
     pub(crate) max_tokens_field: Option<&'static str>,
-    /// Members of Chat Completions that it spells otherwise: OpenAI's name, its own.
+    /// Members of Chat Completions that have other names here: OpenAI's name, then this server's.
     pub(crate) rename: &'static [(&'static str, &'static str)],
-    /// Members of Chat Completions that it answers with an error.
+    /// Members of Chat Completions that it refuses.
     pub(crate) refuse: &'static [&'static str],
-    /// A part of the query that it insists on, at URLs whose path holds the first word.
+    /// Query parameters that it requires at URLs whose path contains the first text.
     pub(crate) query: &'static [(&'static str, &'static str, &'static str)],
 }
 
-/// A server of which nothing is known but its protocol.
+/// An unknown server.
 const UNKNOWN: Preset = Preset {
     name: "",
     origin: None,
@@ -58,7 +58,7 @@ pub(crate) const OPENAI: Preset = Preset {
     path: "v1",
     hosts: &["api.openai.com", ".api.openai.com"],
     key_env: Some("OPENAI_API_KEY"),
-    // The older name is refused by newer models.
+    // Newer models refuse the older name.
     max_tokens_field: Some("max_completion_tokens"),
     ..UNKNOWN
 };
@@ -74,7 +74,7 @@ pub(crate) const OPENAI_LIKES: &[Preset] = &[
         key_env: Some("AZURE_OPENAI_API_KEY"),
         key_header: Some("api-key"),
         max_tokens_field: Some("max_completion_tokens"),
-        // Only the older addresses, a path for each deployment, need a version.
+        // Only the older addresses, with a path for each deployment, need a version.
         query: &[("/openai/deployments/", "api-version", "2024-10-21")],
         ..UNKNOWN
     },
@@ -122,7 +122,7 @@ pub(crate) const OPENAI_LIKES: &[Preset] = &[
         key_env: Some("MISTRAL_API_KEY"),
         max_tokens_field: Some("max_tokens"),
         rename: &[("seed", "random_seed")],
-        // It tells the usage without being asked.
+        // It sends the usage without this member.
         refuse: &[
             "stream_options",
             "logit_bias",
@@ -138,7 +138,7 @@ pub(crate) const OPENAI_LIKES: &[Preset] = &[
         name: "ollama",
         origin: Some("http://127.0.0.1:11434"),
         path: "v1",
-        // It ignores the newer name without a word.
+        // It silently ignores the newer name.
         max_tokens_field: Some("max_tokens"),
         ..UNKNOWN
     },
@@ -161,17 +161,17 @@ pub(crate) const OPENAI_LIKES: &[Preset] = &[
 ];
 
 impl Preset {
-    /// The row of that name.
+    /// Finds a row by its name.
     pub(crate) fn named<'a>(name: &str, rows: &'a [Self]) -> Option<&'a Self> {
         rows.iter().find(|row| row.name == name)
     }
 
-    /// The row of the server that is at an address.
+    /// Finds the row of the server at an address.
     pub(crate) fn at(url: &Url, rows: &'static [Self]) -> &'static Self {
         rows.iter().find(|row| row.owns(url)).unwrap_or(&UNKNOWN)
     }
 
-    /// Whether the server itself is there, and nobody in between.
+    /// Whether the address belongs to the server itself, and not to a proxy.
     pub(crate) fn owns(&self, url: &Url) -> bool {
         let Some(host) = url.host_str().filter(|_| url.scheme() == "https") else { return false };
         let is_it = |own: &str| match own.starts_with('.') {

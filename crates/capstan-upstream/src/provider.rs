@@ -1,5 +1,4 @@
-//! What the model providers have in common: their keys in a configuration, and what a call needs of
-//! them.
+//! Code that the model providers share: their configuration keys, and the parts of a call.
 
 use std::collections::BTreeMap;
 
@@ -46,41 +45,41 @@ pub(crate) struct Config {
     refuse: Option<Vec<String>>,
 }
 
-/// The keys that only `openai` knows.
+/// The keys that only `openai` has.
 pub(crate) const OF_OPENAI: [&str; 7] =
     ["api", "finish", "preset", "passthrough", "max_tokens_field", "rename", "refuse"];
-/// Those of them that are about Chat Completions.
+/// The keys of these that concern Chat Completions.
 const OF_CHAT: [&str; 4] = ["finish", "max_tokens_field", "rename", "refuse"];
 
-/// Which of OpenAI's protocols a server speaks.
+/// The protocol of an OpenAI server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Api {
-    /// Chat Completions, which most servers know.
+    /// Chat Completions, which most servers speak.
     #[default]
     ChatCompletions,
     /// Responses.
     Responses,
 }
 
-/// Whether an answer is complete only if its server says why it ends.
+/// Whether a complete answer needs a finish reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FinishRule {
-    /// It is cut off otherwise.
+    /// An answer without one was cut off.
     #[default]
     Required,
-    /// For servers that never say it.
+    /// For servers that never send one.
     Optional,
 }
 
 impl Config {
-    /// Refuses the keys that only `openai` knows.
+    /// Refuses the keys that only `openai` has.
     pub(crate) fn has_nothing_of_openai(&self) -> Result<(), ConfigError> {
         self.has_none_of(&OF_OPENAI, "only agents of kind openai have it")
     }
 
-    /// Refuses the keys that only Chat Completions know.
+    /// Refuses the keys that only Chat Completions has.
     pub(crate) fn has_nothing_of_chat(&self) -> Result<(), ConfigError> {
         self.has_none_of(&OF_CHAT, "only api = \"chat-completions\" has it")
     }
@@ -102,22 +101,22 @@ impl Config {
     }
 }
 
-/// In what one provider differs from another.
+/// The differences between providers.
 #[derive(Debug)]
 pub(crate) struct Defaults {
-    /// The provider itself.
+    /// The provider's own server.
     pub(crate) own: &'static Preset,
-    /// All servers of its protocol that are known.
+    /// All known servers of its protocol.
     pub(crate) known: &'static [Preset],
-    /// Where calls go, below the address of a server.
+    /// The path of calls, below the address of a server.
     pub(crate) path: &'static str,
-    /// The header that carries the key, unless a server has another.
+    /// The header with the key, unless a server has another one.
     pub(crate) key_header: &'static str,
-    /// The members of a request that the adapter decides; a configuration cannot override them.
+    /// Members of a request that the adapter decides. A configuration cannot override them.
     pub(crate) ours: &'static [&'static str],
 }
 
-/// The header of a key that comes behind `Bearer`.
+/// The header of a key with the prefix `Bearer`.
 pub(crate) const BEARER: &str = "authorization";
 
 impl Defaults {
@@ -142,13 +141,13 @@ impl Defaults {
         Ok((server, url))
     }
 
-    /// The variable that holds the key of such an agent, unless the table names another.
+    /// The variable with the key, unless the table names another one.
     fn usual_key(server: &Preset, url: &Url) -> Option<&'static str> {
         server.key_env.filter(|_| server.owns(url))
     }
 
-    /// What is likely to be a mistake about the key of an agent's table. Calls without a key are
-    /// none, for a server that asks for none.
+    /// A warning if an agent's table names a key that does not exist. A server may need no key, so
+    /// this is no error.
     pub(crate) fn key_warning(&self, keys: &Keys) -> Option<String> {
         let word = |name: &str| keys.get(name).and_then(Value::as_str);
         let (server, url) = self.server(word("preset"), word("url")).ok()?;
@@ -170,7 +169,7 @@ impl Defaults {
     }
 }
 
-/// The warning about a variable that should hold a key and does not.
+/// The warning about a variable that should have a key and has none.
 pub(crate) fn no_key_in(variable: &str) -> Option<String> {
     in_variable(variable).is_none().then(|| {
         format!(
@@ -180,23 +179,23 @@ pub(crate) fn no_key_in(variable: &str) -> Option<String> {
     })
 }
 
-/// A provider as it is configured.
+/// A configured provider.
 pub(crate) struct Provider {
     pub(crate) url: Url,
     pub(crate) model: String,
     pub(crate) system: Option<String>,
     pub(crate) parameters: Map<String, Value>,
-    /// How an answer is continued, if the configuration knows better than we do.
+    /// How an answer is continued, if the configuration says so.
     pub(crate) prefill: Option<Prefill>,
     /// The key, and the other secrets of its calls.
     pub(crate) secret: ApiKey,
-    /// The key and the headers of the configuration.
+    /// The key's header and the configured headers.
     pub(crate) headers: HeaderMap,
-    /// Where its models are listed.
+    /// The address that lists its models.
     pub(crate) models: Url,
-    /// The address above that of a call, with the query of the configuration.
+    /// The base address, with the configured query.
     pub(crate) base: Url,
-    /// What is passed on beside runs.
+    /// The groups that are passed on without runs.
     pub(crate) passthrough: Vec<Group>,
     members: Members,
 }
@@ -246,12 +245,14 @@ impl Provider {
         })
     }
 
-    /// The body of a call: ours, then what is configured, then what the request asks for.
+    /// Makes the body of a call. Configured members replace the adapter's, and the request's
+    /// replace both.
     pub(crate) fn body(&self, ours: RequestBody, asked: Asked) -> Result<RequestBody, Fault> {
         let mut body = ours;
         self.parameters.iter().for_each(|(name, value)| body.set(name, value));
         if !asked.tools.is_empty() {
-            // Of two tools with one name the caller's counts: the caller is there to answer it.
+            // Of two tools with the same name, the caller's counts, because the caller can answer
+            // its calls.
             let mut tools = body.list("tools");
             let is_asked = |tool: &Raw| {
                 let name = name_of(tool);
@@ -279,7 +280,7 @@ fn with_query_of(url: &Url, base: &Url) -> Url {
     base
 }
 
-/// The address that lists the models: beside that of a call, and without secrets of a query.
+/// The address that lists the models: next to that of a call, without secrets in the query.
 fn models(base: &Url, defaults: &Defaults) -> Url {
     let above = defaults.path.split_once("v1/").map_or("", |_| "v1/");
     let mut url = http::join(base, &format!("{above}models"));
@@ -287,13 +288,13 @@ fn models(base: &Url, defaults: &Defaults) -> Url {
     url
 }
 
-/// A key, and the header that carries it.
+/// A key, and its header.
 struct KeyHeader {
     secret: ApiKey,
     header: HeaderMap,
 }
 
-/// The key of an agent. The usual one goes to nobody but its own provider.
+/// Finds the key of an agent. The usual key goes to its own provider only.
 fn key(
     config: &Config,
     defaults: &Defaults,
@@ -317,7 +318,7 @@ fn key(
     Ok(KeyHeader { secret, header })
 }
 
-/// What a request asks for, in the provider's words.
+/// The request's parameters, in the provider's protocol.
 #[derive(Default)]
 pub(crate) struct Asked {
     pub(crate) tools: Vec<Raw>,
@@ -326,8 +327,8 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// What a request in the provider's own words asks for: all of it, but for what the gateway
-    /// decides.
+    /// The request of a client that speaks the provider's protocol, without the members that the
+    /// gateway decides.
     pub(crate) fn native(mut request: RequestBody, turn: &Turn, ours: &[&str]) -> Self {
         let tools = request.list("tools");
         let name = LIMITS.into_iter().find(|name| request.get(name).is_some());
@@ -340,7 +341,7 @@ impl Asked {
     }
 }
 
-/// A token limit under the provider's name for it.
+/// A token limit with the provider's name for it.
 pub(crate) struct TokenLimit {
     pub(crate) name: &'static str,
     pub(crate) value: u64,
@@ -353,5 +354,5 @@ fn name_of(tool: &Raw) -> Option<String> {
         function: Option<Box<Named>>,
     }
     let tool: Named = serde_json::from_str(tool.get()).ok()?;
-    tool.name.or(tool.function?.name)
+    tool.name.or_else(|| tool.function?.name)
 }

@@ -1,7 +1,7 @@
-//! The body of a request to a provider: its members in their order, each as JSON text.
+//! The body of a request to a provider: its members in order, each as JSON text.
 //!
-//! What a client wrote is copied. It is never read into a tree and written anew, so that numbers,
-//! the order of a schema's properties and unknown members stay as they came.
+//! The client's members are copied as text. Nothing is parsed and written again, so that numbers,
+//! the order of a schema's properties, and unknown members stay unchanged.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use serde_json::value::{RawValue, to_raw_value};
 /// A value as JSON text.
 pub(crate) type Raw = Box<RawValue>;
 
-/// A value's text. Values of ours always have one.
+/// Encodes a value. The gateway's own values can always be encoded.
 pub(crate) fn raw(value: &impl Serialize) -> Raw {
     to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
@@ -26,12 +26,12 @@ pub(crate) fn raw(value: &impl Serialize) -> Raw {
 pub(crate) struct RequestBody(Vec<(String, Raw)>);
 
 impl RequestBody {
-    /// Sets a member of ours; one of the same name is replaced in its place.
+    /// Sets a member. An earlier one with this name is replaced in its place.
     pub(crate) fn set(&mut self, name: &str, value: &impl Serialize) {
         self.put(name, raw(value));
     }
 
-    /// The same, with a text.
+    /// Sets a member to JSON text.
     pub(crate) fn put(&mut self, name: &str, value: Raw) {
         match self.0.iter_mut().find(|(known, _)| known == name) {
             Some((_, known)) => *known = value,
@@ -39,7 +39,7 @@ impl RequestBody {
         }
     }
 
-    /// Sets all members of another.
+    /// Sets all members of another body.
     pub(crate) fn extend(&mut self, other: Self) {
         other.0.into_iter().for_each(|(name, value)| self.put(&name, value));
     }
@@ -48,12 +48,12 @@ impl RequestBody {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
-    /// A member, read; nothing if it is not there or is something else.
+    /// Decodes a member. `None` if it does not exist or has another type.
     pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self, name: &str) -> Option<T> {
         serde_json::from_str(self.get(name)?.get()).ok()
     }
 
-    /// Takes a member away.
+    /// Removes a member.
     pub(crate) fn take(&mut self, name: &str) -> Option<Raw> {
         let at = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.remove(at).1)
@@ -64,7 +64,7 @@ impl RequestBody {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The elements of a member that is a list; none if it is no list.
+    /// The elements of a member that is a list; empty if it is no list.
     pub(crate) fn list(&self, name: &str) -> Vec<Raw> {
         self.read::<Vec<&RawValue>>(name)
             .map(|items| items.into_iter().map(ToOwned::to_owned).collect())
@@ -82,7 +82,7 @@ impl From<&RawObject> for RequestBody {
     }
 }
 
-/// What is no object has no members.
+/// A value that is no object has no members.
 impl From<Value> for RequestBody {
     fn from(value: Value) -> Self {
         let Value::Object(members) = value else { return Self::default() };

@@ -1,8 +1,8 @@
-//! How often an upstream is called, and when: the one retry policy of all kinds.
+//! The retry policy of all kinds: how often an upstream is called, and when.
 //!
-//! A run has a budget of calls over all its attempts. It is spent by a rule that needs no memory
-//! and so holds across restarts: each attempt after the first makes one call, the first makes what
-//! is left, and whatever an attempt does not use is not saved up.
+//! A run has a budget of calls over all its attempts. A fixed rule divides it, so that it holds
+//! across restarts: each attempt after the first makes one call, and the first makes the rest.
+//! Unused calls are not carried over.
 
 use std::time::Duration;
 
@@ -12,46 +12,47 @@ use serde::Deserialize;
 
 use crate::failed_call::FailedCall;
 
-/// Calls of one run: enough for a hiccup and a restart, too few to hurt a provider that is down.
+/// Calls of one run: enough for a short failure and a restart, too few to harm a provider that is
+/// down.
 pub const MAX_CALLS: u32 = 4;
-/// A provider's wait up to this is slept through within the attempt; a longer one is the gateway's
-/// to deal with.
+/// The attempt itself waits up to this long when a provider asks it to. For a longer wait the
+/// attempt ends, and the gateway waits.
 pub(crate) const SHORT_WAIT: Duration = Duration::from_secs(5);
 
-/// What happens when an answer breaks off after its first token.
+/// The reaction to an answer that breaks off after its first token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnCut {
-    /// Another attempt; what it says again is swallowed.
+    /// Make another attempt, and hide what it repeats.
     #[default]
     Restart,
     /// The run fails.
     Fail,
 }
 
-/// How often and when.
+/// The retry policy of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retries {
-    /// Attempts of a run.
+    /// The most attempts of a run.
     pub attempts: u32,
-    /// Calls of a run, over all attempts.
+    /// The most calls of a run, over all attempts.
     pub max_calls: u32,
-    /// After the first token.
+    /// The reaction to a cut after the first token.
     pub on_cut: OnCut,
-    /// Whether a call that may have reached the upstream can be made again: a question to a model
-    /// can, an order to an agent cannot.
+    /// Whether a call that may have reached the upstream can be repeated. A request to a model can;
+    /// a request to an agent with side effects cannot.
     pub is_repeatable: bool,
 }
 
 impl Retries {
-    /// For model providers: asking again does no harm.
+    /// For model providers: a repeat does no harm.
     pub const PROVIDER: Self =
         Self { attempts: 3, max_calls: MAX_CALLS, on_cut: OnCut::Restart, is_repeatable: true };
     /// For agents that may have side effects.
     pub const CAREFUL: Self =
         Self { attempts: 1, max_calls: MAX_CALLS, on_cut: OnCut::Restart, is_repeatable: false };
 
-    /// Calls that an attempt may make. Over all attempts they come to `max_calls` at most.
+    /// The most calls of an attempt. Over all attempts their sum is at most `max_calls`.
     ///
     /// ```
     /// use capstan_upstream::Retries;
@@ -66,27 +67,27 @@ impl Retries {
         }
     }
 
-    /// The wait before the next call of an attempt that has made `made` and said nothing, if there
-    /// may be one.
+    /// The wait before the next call, if the attempt may make one: it has made `made` calls and has
+    /// no output.
     pub(crate) fn wait(&self, failed: &FailedCall, attempt: u32, made: u32) -> Option<Duration> {
         let passes = failed.fault.severity() == ErrorSeverity::Transient;
         let is_safe = self.is_repeatable || failed.is_refusal;
         if !passes || !is_safe || made >= self.calls(attempt) {
             return None;
         }
-        // What has just stalled is tried once more in a run, and then by the next attempt, if there
-        // may be one.
+        // After a timeout, one more call is made in a run: by the next attempt if there may be one,
+        // else by this one.
         if failed.fault.kind() == FaultKind::UpstreamTimeout && (self.attempts > 1 || made > 1) {
             return None;
         }
-        let told = failed.wait.unwrap_or_default();
-        (told <= SHORT_WAIT)
-            .then(|| told.max(Backoff::DEFAULT.delay(made.saturating_sub(1), fastrand::f64())))
+        let wait = failed.wait.unwrap_or_default();
+        (wait <= SHORT_WAIT)
+            .then(|| wait.max(Backoff::DEFAULT.delay(made.saturating_sub(1), fastrand::f64())))
     }
 
-    /// What an attempt ends with.
+    /// Adjusts the fault with which an attempt ends.
     pub(crate) fn verdict(&self, fault: Fault, attempt: u32, has_written: bool) -> Fault {
-        // Nobody would wait for a third one.
+        // After a second timeout, nobody would wait for a third one.
         let has_stalled_again = fault.kind() == FaultKind::UpstreamTimeout && attempt > 1;
         if has_stalled_again && self.is_repeatable {
             return fault.with_severity(ErrorSeverity::Fatal);
@@ -98,9 +99,9 @@ impl Retries {
     }
 }
 
-/// Whether the client should repeat the call rather than the gateway: the provider refused it
-/// before the answer began, and this protocol's clients repeat such a call by themselves. Their
-/// repeats would multiply with the gateway's.
+/// Whether the client should retry instead of the gateway. True if the provider refused the call
+/// before the answer began and this protocol's clients retry automatically: both retries would
+/// multiply.
 pub(crate) fn is_for_the_client(turn: &Turn, fault: &Fault) -> bool {
     let repeats =
         matches!(turn.dialect, Some(Dialect::AnthropicMessages | Dialect::OpenaiResponses));
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_passes_is_tried_again_and_only_after_a_short_wait() {
+    fn only_transient_failures_with_short_waits_are_retried() {
         let retries = Retries::PROVIDER;
         let wait = retries.wait(&failed(FaultKind::UpstreamError), 1, 1).unwrap();
         assert!((250..=500).contains(&wait.as_millis()), "{wait:?}");
@@ -141,12 +142,12 @@ mod tests {
             None,
             "so are a later attempt's"
         );
-        let told = |seconds| FailedCall {
+        let asking_for = |seconds| FailedCall {
             wait: Some(Duration::from_secs(seconds)),
             ..failed(FaultKind::UpstreamError)
         };
-        assert_eq!(retries.wait(&told(2), 1, 1), Some(Duration::from_secs(2)));
-        assert_eq!(retries.wait(&told(30), 1, 1), None, "the gateway waits, not the attempt");
+        assert_eq!(retries.wait(&asking_for(2), 1, 1), Some(Duration::from_secs(2)));
+        assert_eq!(retries.wait(&asking_for(30), 1, 1), None, "the gateway waits, not the attempt");
     }
 
     #[test]
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_stalled_is_tried_once_more() {
+    fn a_stalled_call_is_retried_once() {
         let (stall, retries) = (failed(FaultKind::UpstreamTimeout), Retries::PROVIDER);
         assert_eq!(retries.wait(&stall, 1, 1), None, "the next attempt's");
         assert_eq!(

@@ -1,8 +1,10 @@
-//! `route`: several agents as one. Who fails before a first token is left for the next, within the
-//! same attempt and without a packet; what breaks off later is continued or said again by the next
-//! attempt.
+//! `route`: several agents as one. If a member fails before the first token, the same attempt calls
+//! the next member, and no packet is written. If an answer breaks off later, the next attempt
+//! continues or repeats it.
 //!
-//! `config` reads the table, `order` says who is asked first, `attempt` asks, `passes` decides what
+//! `config` reads the table, `order` sorts the members, `attempt` calls them, `passes` decides
+//! whether another member may be called after a failure. `breaker` and `budget` limit the load
+//! during an outage.
 //! a failure means for the others, `breaker` and `budget` keep an outage from growing.
 
 mod attempt;
@@ -33,13 +35,13 @@ pub use breaker::{BreakerChange, Breakers};
 use budget::RetryBudget;
 use config::{OnRefusal, When};
 
-/// Its row. A route alone has nobody to call.
+/// The row of this kind. A route cannot be built without other agents.
 pub(crate) const KIND: Kind =
     Kind::agent("route", "several of the other agents, one standing in for another", |keys| {
         read_keys::<config::Config>(keys)?.alone()
     });
 
-/// What the routes of a configuration have in common.
+/// State that all routes of a configuration share.
 pub(crate) struct Shared {
     clock: Clock,
     breaker: Arc<dyn Breaker>,
@@ -53,13 +55,13 @@ impl Shared {
 
 pub(crate) struct Route {
     members: Vec<Member>,
-    /// While another member is there.
+    /// The limit for the first token, if there is another member.
     first_token: Duration,
-    /// After this time without a first token the next member is called beside.
+    /// After this time without a first token, the next member is called in parallel.
     hedge: Option<Duration>,
-    /// Of a run.
+    /// The most attempts of a run.
     attempts: u32,
-    /// Of a run, over all members and attempts.
+    /// The most calls of a run, over all members and attempts.
     max_calls: u32,
     on_cut: OnCut,
     on_refusal: OnRefusal,
@@ -69,13 +71,13 @@ pub(crate) struct Route {
     clock: Clock,
 }
 
-/// An agent as a part of a route.
+/// An agent as a member of a route.
 struct Member {
     name: Arc<str>,
     upstream: Arc<dyn Callee>,
     weight: Option<f64>,
     when: Option<When>,
-    /// It was told to go on from a text, and would not.
+    /// The member was asked to continue an answer, and refused.
     refuses_prefill: AtomicBool,
 }
 
@@ -84,7 +86,7 @@ impl Member {
         Self { name: name.into(), upstream, weight, when, refuses_prefill: AtomicBool::new(false) }
     }
 
-    /// How it is told to go on, if it can be.
+    /// How the member is asked to continue an answer, if it can.
     fn prefill(&self) -> Option<Prefill> {
         let prefill = self.upstream.prefill();
         (prefill != Prefill::Off && !self.refuses_prefill.load(Ordering::Relaxed))
@@ -102,7 +104,7 @@ impl Agent for Route {
         attempt::RouteAttempt::new(self, &turn, out).run().await
     }
 
-    /// The id says which member started it.
+    /// Ends a remote run. Its id contains the member that started it.
     async fn end(&self, far_id: &str, reason: CancelReason) -> Result<(), Fault> {
         let Some((name, id)) = far_id.split_once('/') else { return Ok(()) };
         match self.members.iter().find(|member| *member.name == *name) {

@@ -1,35 +1,36 @@
-//! The seam of an answer that is continued: what was sent stands, and what the model adds follows
-//! it, with no character twice and none missing.
+//! The seam of a continued answer: joins the model's continuation to the text that was sent,
+//! without a repeated or missing character.
 //!
-//! A prefill ends without whitespace, as some APIs need it, so the model may begin with the
+//! A prefill ends without whitespace, because some APIs require that. So the model may begin with
 //! whitespace that was sent already. A server may also repeat the prefill, or ignore it and answer
-//! anew; then its text is compared with what was sent, as that of any later attempt is.
+//! anew. A new answer is compared with the sent text, as in any later attempt.
 
-use capstan_agent::Output;
+use capstan_agent::{Continued, Output};
 
-/// As many equal characters at the beginning are no accident: the answer begins anew.
+/// If the answer begins with this many characters of the prefill, it is a new answer and no
+/// continuation.
 const ANEW: usize = 24;
-/// What is shorter is not continued: it is soon said again.
+/// A shorter text is not continued, because repeating it takes no time.
 const SHORTEST: usize = 12;
 
-/// What may be continued, as it is sent along; nothing if it is too short.
+/// The prefill for a text that was sent; `None` if it is too short.
 pub(crate) fn prefill_of(sent: &str) -> Option<&str> {
     let prefill = sent.trim_end();
     (prefill.chars().count() >= SHORTEST).then_some(prefill)
 }
 
-/// Joins what a model adds to what was sent.
+/// Joins a continuation to the text that was sent.
 pub(crate) struct Seam {
     sent: String,
-    /// The length of the prefill: what was sent, without whitespace at its end.
+    /// The length of the prefill: the sent text without whitespace at its end.
     prefill: usize,
     state: State,
 }
 
 enum State {
-    /// Not enough was said to know what it is.
+    /// The text so far does not show yet whether the model continues.
     Deciding(String),
-    /// It goes on; this much of what was sent after the prefill may come again.
+    /// The model continues. The sent text after this offset, which is whitespace, may be repeated.
     Joining(usize),
     Closed,
 }
@@ -43,12 +44,12 @@ impl Seam {
         }
     }
 
-    /// From here on, pieces are as they come.
+    /// Later pieces pass unchanged.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
 
-    /// What is to be said now that this piece has come.
+    /// Takes a piece. Returns the outputs that are ready.
     pub(crate) fn take(&mut self, piece: &str) -> Vec<Output> {
         match std::mem::replace(&mut self.state, State::Closed) {
             State::Closed => vec![Output::Delta(piece.to_owned())],
@@ -73,7 +74,7 @@ impl Seam {
         self.join(self.prefill, &held)
     }
 
-    /// Leaves out the whitespace that was sent already.
+    /// Skips whitespace that was sent already.
     fn join(&mut self, at: usize, piece: &str) -> Vec<Output> {
         let whitespace = self.sent.get(at..).unwrap_or_default();
         let same = bytes_in_common(whitespace, piece);
@@ -83,18 +84,27 @@ impl Seam {
             return Vec::new();
         }
         self.state = State::Closed;
-        vec![Output::Delta(std::mem::take(&mut self.sent)), Output::Delta(rest.to_owned())]
+        let mut outputs = self.continued();
+        outputs.push(Output::Delta(rest.to_owned()));
+        outputs
     }
 
-    /// The answer is complete, or something else than text follows: what was held is said.
+    /// The model has continued: the sent text stands.
+    fn continued(&mut self) -> Vec<Output> {
+        let sent = Output::Delta(std::mem::take(&mut self.sent));
+        vec![Output::Continued(Continued::Prefill), sent]
+    }
+
+    /// Returns held text: the answer is complete, or something other than text follows.
     pub(crate) fn finish(&mut self) -> Vec<Output> {
         match std::mem::replace(&mut self.state, State::Closed) {
             State::Closed => Vec::new(),
-            State::Joining(_) => vec![Output::Delta(std::mem::take(&mut self.sent))],
+            State::Joining(_) => self.continued(),
             State::Deciding(held) if held.chars().count() >= ANEW => vec![Output::Delta(held)],
             State::Deciding(held) => {
-                let sent = Output::Delta(std::mem::take(&mut self.sent));
-                if held.is_empty() { vec![sent] } else { vec![sent, Output::Delta(held)] }
+                let mut outputs = self.continued();
+                outputs.extend(Some(held).filter(|held| !held.is_empty()).map(Output::Delta));
+                outputs
             }
         }
     }
@@ -114,8 +124,8 @@ mod tests {
 
     const SENT: &str = "A capstan is a machine for pulling ropes. ";
 
-    /// What the relay is told, if the model says these pieces.
-    fn told(sent: &str, pieces: &[&str]) -> String {
+    /// The text that the relay writes if the model sends these pieces.
+    fn written(sent: &str, pieces: &[&str]) -> String {
         let mut seam = Seam::new(sent);
         let mut outputs: Vec<Output> = pieces.iter().flat_map(|piece| seam.take(piece)).collect();
         outputs.extend(seam.finish());
@@ -126,19 +136,19 @@ mod tests {
     }
 
     #[test]
-    fn whatever_whitespace_stands_at_the_seam_stands_there_once() {
+    fn whitespace_at_the_seam_occurs_once() {
         let whole = format!("{SENT}It stands upright.");
         for pieces in [
             &[" It stands", " upright."][..],
             &[" ", "It stands upright."],
             &["It stands upright."],
         ] {
-            assert_eq!(told(SENT, pieces), whole, "{pieces:?}");
+            assert_eq!(written(SENT, pieces), whole, "{pieces:?}");
         }
         let sent = "A list of three things:\n\n";
-        assert_eq!(told(sent, &["\n", "\n- one"]), format!("{sent}- one"));
+        assert_eq!(written(sent, &["\n", "\n- one"]), format!("{sent}- one"));
         assert_eq!(
-            told("Some words that e", &["nd here."]),
+            written("Some words that e", &["nd here."]),
             "Some words that end here.",
             "in the middle of a word"
         );
@@ -148,7 +158,10 @@ mod tests {
     fn a_server_that_repeats_the_prefill_doubles_nothing() {
         let whole = format!("{SENT}It stands upright.");
         assert_eq!(
-            told(SENT, &["A capstan is a machine ", "for pulling ropes. It", " stands upright."]),
+            written(
+                SENT,
+                &["A capstan is a machine ", "for pulling ropes. It", " stands upright."]
+            ),
             whole
         );
     }
@@ -156,33 +169,33 @@ mod tests {
     #[test]
     fn a_server_that_answers_anew_is_compared_from_its_beginning() {
         let anew = "A capstan is a machine for hoisting.";
-        assert_eq!(told(SENT, &["A capstan is a machine ", "for hoisting."]), anew);
+        assert_eq!(written(SENT, &["A capstan is a machine ", "for hoisting."]), anew);
     }
 
     #[test]
     fn an_answer_that_was_complete_already_stays_as_it_is() {
-        assert_eq!(told(SENT, &[]), SENT);
-        assert_eq!(told(SENT, &[" "]), SENT);
-        assert_eq!(told(SENT, &["A c"]), format!("{SENT}A c"), "too little to be a repetition");
+        assert_eq!(written(SENT, &[]), SENT);
+        assert_eq!(written(SENT, &[" "]), SENT);
+        assert_eq!(written(SENT, &["A c"]), format!("{SENT}A c"), "too little to be a repetition");
     }
 
     #[test]
-    fn what_is_short_is_said_again_and_what_is_sent_along_ends_without_whitespace() {
+    fn short_texts_are_no_prefill_and_a_prefill_ends_without_whitespace() {
         assert_eq!(prefill_of("A capstan "), None);
         assert_eq!(prefill_of(SENT), Some("A capstan is a machine for pulling ropes."));
     }
 
     proptest::proptest! {
         #[test]
-        fn a_model_that_goes_on_makes_the_whole(
+        fn a_continuation_completes_the_text(
             sent in "[a-z]{12,20}[ \n]{0,3}", rest in "[A-Z][A-Za-z ]{0,30}", cut in 0_usize..4,
             repeats: bool,
         ) {
-            // It may say the whitespace again that the prefill lacks, or not.
+            // The model may repeat the whitespace that the prefill lacks, or not.
             let gap = &sent[sent.trim_end().len()..];
             let says = if repeats { format!("{gap}{rest}") } else { rest.clone() };
             let (first, second) = says.split_at(cut.min(says.len()));
-            proptest::prop_assert_eq!(told(&sent, &[first, second]), format!("{sent}{rest}"));
+            proptest::prop_assert_eq!(written(&sent, &[first, second]), format!("{sent}{rest}"));
         }
     }
 }

@@ -1,57 +1,67 @@
-//! How long a call may take.
+//! The timeouts of a call.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::time::Instant;
 
-/// The limits of one call.
+/// The timeouts of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallTimeouts {
-    /// Until the connection stands.
+    /// Until the connection is established.
     pub connect: Duration,
-    /// Until the answer begins, connection included.
+    /// Until the answer begins, including the connection. It is `thinking` if that is longer and
+    /// the model may think first.
     pub first_token: Duration,
-    /// Between two pieces of it.
+    /// Between two pieces of the answer.
     pub idle: Duration,
-    /// The same while a model thinks and shows nothing of it. The longest silence for which the
-    /// gateway's own `timeouts.idle` has room.
+    /// Between two pieces while a model thinks without output. It must be below the gateway's own
+    /// `timeouts.idle`.
     pub thinking: Duration,
     /// The whole call.
     pub total: Duration,
 }
 
-/// Seconds of silence of a model that thinks.
-const THINKING: u64 = 110;
+/// The timeout for silence while a model thinks, in seconds. The clients of coding agents and
+/// OpenAI's SDKs allow as much.
+const THINKING: u64 = 300;
+/// The timeout of a streamed call, in seconds. An answer of 128,000 tokens takes half an hour.
+const TOTAL: u64 = 3600;
 
 impl CallTimeouts {
-    /// For model providers: what a person would wait for. Twice without a first token is over after
-    /// a minute, a stall in the middle and another one after it sooner. Models that think for long
-    /// before they say anything need more.
-    pub const PROVIDER: Self = Self::of(10, 30, 20, 600);
-    /// For agents behind a network: they use tools, and so take their time.
-    pub const FOREIGN: Self = Self::of(10, 100, 110, 3600);
-    /// For processes: starting one may compile or download; there is nothing to connect to.
-    pub const PROCESS: Self = Self::of(10, 110, 110, 3600);
+    /// For model providers: what a person would wait for. Two calls without a first token take a
+    /// minute; a stall in the middle and another one after it take less.
+    pub const PROVIDER: Self = Self::of(10, 30, 20);
+    /// For remote agents, which use tools and take longer.
+    pub const FOREIGN: Self = Self::of(10, 100, 110);
+    /// For processes: starting one may compile or download. There is no connection.
+    pub const PROCESS: Self = Self::of(10, 110, 110);
 
-    const fn of(connect: u64, first_token: u64, idle: u64, total: u64) -> Self {
+    const fn of(connect: u64, first_token: u64, idle: u64) -> Self {
         let seconds = Duration::from_secs;
         Self {
             connect: seconds(connect),
             first_token: seconds(first_token),
             idle: seconds(idle),
             thinking: seconds(THINKING),
-            total: seconds(total),
+            total: seconds(TOTAL),
         }
     }
 }
 
-/// What is left until then.
+impl CallTimeouts {
+    /// The timeouts of a call whose model may think first.
+    pub(crate) fn of_thinker(self) -> Self {
+        Self { first_token: self.first_token.max(self.thinking), ..self }
+    }
+}
+
+/// The time left until then.
 pub(crate) fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
 }
 
-/// The `timeouts` of a configuration, in seconds.
+/// The table `timeouts` of a configuration, in seconds.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TimeoutsConfig {
@@ -63,7 +73,7 @@ pub(crate) struct TimeoutsConfig {
 }
 
 impl TimeoutsConfig {
-    /// Over a kind's defaults; the name of a value that is no time.
+    /// Replaces a kind's defaults by the configured values. The error names an invalid value.
     pub(crate) fn over(&self, defaults: CallTimeouts) -> Result<CallTimeouts, &'static str> {
         let mut times = defaults;
         for (name, given, target) in [

@@ -19,6 +19,8 @@ struct Call {
     id: String,
     name: String,
     arguments: String,
+    /// Whether its arguments are free text instead of JSON.
+    is_text: bool,
     /// Whether its beginning was sent.
     has_begun: bool,
     /// How many bytes of its arguments were sent.
@@ -32,6 +34,8 @@ pub(crate) struct CallPiece<'a> {
     pub(crate) id: Option<&'a str>,
     pub(crate) name: Option<&'a str>,
     pub(crate) arguments: &'a str,
+    /// Whether the arguments are free text instead of JSON.
+    pub(crate) is_text: bool,
 }
 
 impl Tools {
@@ -39,6 +43,13 @@ impl Tools {
     pub(crate) fn start(&mut self, index: u64, id: &str, name: &str, out: &mut Vec<Output>) {
         self.end(index, out);
         self.begin(Some(index), Some(id), name).send(out);
+    }
+
+    /// Records that the call at an index takes free text instead of JSON.
+    pub(crate) fn takes_text(&mut self, index: u64) {
+        if let Some(call) = self.0.iter_mut().rfind(|call| call.index == Some(index)) {
+            call.is_text = true;
+        }
     }
 
     /// Adds a piece to the arguments of the call at an index.
@@ -67,6 +78,7 @@ impl Tools {
         if call.name.is_empty() {
             call.name.push_str(piece.name.unwrap_or_default());
         }
+        call.is_text |= piece.is_text;
         call.arguments.push_str(piece.arguments);
         call.send(out);
         Some(&call.id)
@@ -93,7 +105,7 @@ impl Tools {
                     last(&|call| call.id == id && is_free(call))
                 })
             }
-            // A name again, where a call is not complete yet, is a repetition.
+            // A name comes again before the call is complete: it is a repetition.
             (None, Some(name)) => here.filter(|at| {
                 let is_open = |call: &Call| call.name == name && !is_whole(&call.arguments);
                 self.0.get(*at).is_some_and(|call| call.name.is_empty() || is_open(call))
@@ -104,7 +116,7 @@ impl Tools {
 
     fn begin(&mut self, index: Option<u64>, id: Option<&str>, name: &str) -> &mut Call {
         let id = id.filter(|id| !id.is_empty());
-        // A conversation may hold many calls of servers that give none an id.
+        // Unique, because a conversation may have many calls from servers that send no ids.
         let id = id.map_or_else(|| format!("call_{}", Uuid::now_v7().simple()), str::to_owned);
         self.0.push_mut(Call { index, id, name: name.to_owned(), ..Call::default() })
     }
@@ -150,7 +162,12 @@ impl Call {
         }
     }
 
+    /// Sends the end. A call without arguments gets an empty object, because clients parse the
+    /// arguments as JSON.
     fn end(mut self, out: &mut Vec<Output>) {
+        if self.arguments.is_empty() && !self.is_text {
+            self.arguments.push_str("{}");
+        }
         self.send_all(out);
         out.extend(make("TOOL_CALL_END", &json!({ "toolCallId": self.id })));
     }
@@ -185,10 +202,11 @@ mod tests {
 
     type Piece = (Option<u64>, Option<&'static str>, Option<&'static str>, &'static str);
 
-    fn told(pieces: &[Piece]) -> Vec<(String, String)> {
+    fn calls_of(pieces: &[Piece]) -> Vec<(String, String)> {
         let mut tools = Tools::default();
         for (index, id, name, arguments) in pieces {
-            let piece = CallPiece { index: *index, id: *id, name: *name, arguments };
+            let piece =
+                CallPiece { index: *index, id: *id, name: *name, arguments, is_text: false };
             tools.piece(&piece, &mut Vec::new());
         }
         tools.0.into_iter().map(|call| (call.name, call.arguments)).collect()
@@ -202,36 +220,36 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_told_apart_by_index_by_id_or_by_what_is_left() {
+    fn calls_are_distinguished_by_index_by_id_or_by_order() {
         let two = calls(&[("f", r#"{"a":1}"#), ("g", "{}")]);
         let (f, g) = (Some("f"), Some("g"));
-        // As the protocol has it, the pieces in any order.
+        // The form of the protocol, with the pieces in any order.
         let by_index = [
             (Some(0), Some("1"), f, ""),
             (Some(1), Some("2"), g, "{"),
             (Some(0), None, None, r#"{"a":1}"#),
             (Some(1), None, None, "}"),
         ];
-        assert_eq!(told(&by_index), two);
+        assert_eq!(calls_of(&by_index), two);
         let one_index = [
             (Some(0), Some("1"), f, ""),
             (Some(0), None, None, r#"{"a":1}"#),
             (Some(0), Some("2"), g, ""),
             (Some(0), None, None, "{}"),
         ];
-        assert_eq!(told(&one_index), two, "the same index");
+        assert_eq!(calls_of(&one_index), two, "the same index");
         assert_eq!(
-            told(&[(None, Some("1"), f, r#"{"a":1}"#), (None, Some("2"), g, "{}")]),
+            calls_of(&[(None, Some("1"), f, r#"{"a":1}"#), (None, Some("2"), g, "{}")]),
             two,
             "no index"
         );
         assert_eq!(
-            told(&[(None, None, f, r#"{"a":1}"#), (None, None, g, "{}")]),
+            calls_of(&[(None, None, f, r#"{"a":1}"#), (None, None, g, "{}")]),
             two,
             "neither index nor id"
         );
         assert_eq!(
-            told(&[(Some(0), None, f, r#"{"a":1}"#), (Some(0), None, g, "{}")]),
+            calls_of(&[(Some(0), None, f, r#"{"a":1}"#), (Some(0), None, g, "{}")]),
             two,
             "no id and the same index"
         );
@@ -241,15 +259,36 @@ mod tests {
             (Some(1), Some("2"), g, "{"),
             (Some(1), Some("2"), g, "}"),
         ];
-        assert_eq!(told(&again), two, "id and name with each piece");
+        assert_eq!(calls_of(&again), two, "id and name with each piece");
         let same = [(Some(0), None, f, r#"{"a":1}"#), (Some(0), None, f, r#"{"a":2}"#)];
         assert_eq!(
-            told(&same),
+            calls_of(&same),
             calls(&[("f", r#"{"a":1}"#), ("f", r#"{"a":2}"#)]),
             "the same tool twice"
         );
         let one_id = [(Some(0), Some("x"), f, r#"{"a":1}"#), (Some(1), Some("x"), g, "{}")];
-        assert_eq!(told(&one_id), two, "one id for both");
+        assert_eq!(calls_of(&one_id), two, "one id for both");
+    }
+
+    #[test]
+    fn call_without_arguments_gets_an_empty_object() {
+        let sent = |is_text: bool| {
+            let (mut tools, mut out) = (Tools::default(), Vec::new());
+            let name = Some("f");
+            tools.piece(&CallPiece { name, is_text, ..CallPiece::default() }, &mut out);
+            tools.end_all(&mut out);
+            sent(&out).contains(&"TOOL_CALL_ARGS")
+        };
+        assert_eq!((sent(false), sent(true)), (true, false));
+    }
+
+    fn piece<'a>(
+        index: u64,
+        id: &'a str,
+        name: Option<&'a str>,
+        arguments: &'a str,
+    ) -> CallPiece<'a> {
+        CallPiece { index: Some(index), id: Some(id), name, arguments, is_text: false }
     }
 
     fn sent(out: &[Output]) -> Vec<&str> {
@@ -263,7 +302,7 @@ mod tests {
     #[test]
     fn a_call_is_sent_as_it_is_written() {
         let (mut tools, mut out) = (Tools::default(), Vec::new());
-        let nameless = CallPiece { index: Some(0), id: Some("1"), name: None, arguments: "{" };
+        let nameless = piece(0, "1", None, "{");
         tools.piece(&nameless, &mut out);
         assert_eq!(out, [], "nobody can show a call without a name");
         let named = CallPiece { index: Some(0), name: Some("f"), ..CallPiece::default() };
@@ -278,10 +317,9 @@ mod tests {
     #[test]
     fn an_answer_that_is_cut_short_ends_complete_calls_only() {
         let (mut tools, mut out) = (Tools::default(), Vec::new());
-        let whole = CallPiece { index: Some(0), id: Some("1"), name: Some("f"), arguments: "{}" };
+        let whole = piece(0, "1", Some("f"), "{}");
         tools.piece(&whole, &mut out);
-        let half =
-            CallPiece { index: Some(1), id: Some("2"), name: Some("g"), arguments: "{\"a\":" };
+        let half = piece(1, "2", Some("g"), "{\"a\":");
         tools.piece(&half, &mut out);
         tools.end_whole(&mut out);
         let ends = sent(&out).iter().filter(|kind| **kind == "TOOL_CALL_END").count();

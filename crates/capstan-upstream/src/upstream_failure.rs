@@ -1,5 +1,5 @@
-//! What an upstream says about its failure, and what that means: one table for all providers, since
-//! servers that are compatible with one of them borrow words from the others.
+//! The description of an upstream's failure, and its translation to a fault. One table serves all
+//! providers, because compatible servers borrow codes from each other.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use crate::api_key::ApiKey;
 use crate::failed_call::FailedCall;
 use crate::http::short;
 
-/// Words and phrases that decide, whatever the status of 4xx. The first row that fits wins.
+/// Codes and phrases that decide, whatever the 4xx status. The first matching row wins.
 const KNOWN: &[(FaultKind, &[&str], &[&str])] = &[
     (
         FaultKind::ContextLengthExceeded,
@@ -105,7 +105,7 @@ const KNOWN: &[(FaultKind, &[&str], &[&str])] = &[
     ),
 ];
 
-/// How prose about a model says that it is not there.
+/// Phrases which say that a model does not exist.
 const NO_MODEL: &[&str] = &[
     "does not exist",
     "is not found",
@@ -116,8 +116,7 @@ const NO_MODEL: &[&str] = &[
     "model identifier is invalid",
 ];
 
-/// The status that a word in a stream stands for: there is none on the wire once an answer has
-/// begun.
+/// The statuses of error codes in a stream, where no HTTP status is possible.
 const STATUSES: &[(&str, u16)] = &[
     ("overloaded_error", 529),
     ("overloaded", 529),
@@ -158,36 +157,36 @@ const STATUSES: &[(&str, u16)] = &[
     ("request_too_large", 413),
 ];
 
-/// The wait after a rate limit that tells none: calling again at once would be refused again, and
-/// count.
+/// The wait after a rate limit without a wait of its own: an immediate call would be refused again,
+/// and count.
 const RATE_LIMIT_WAIT: f64 = 5.0;
 
-/// A failure in an upstream's own words.
+/// A failure as the upstream describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UpstreamFailure {
-    /// The HTTP status, or the one that a word stands for.
+    /// The HTTP status, or the status of an error code.
     pub status: Option<u16>,
-    /// Machine-readable words: type and code.
+    /// Machine-readable codes: type and code.
     pub words: Vec<String>,
-    /// Prose.
+    /// The message.
     pub text: String,
-    /// The member of the request that is wrong.
+    /// The wrong member of the request.
     pub param: Option<String>,
-    /// How long to wait.
+    /// The requested wait.
     pub wait: Option<Duration>,
-    /// Whether to try again, if it says so in so many words.
+    /// Whether to retry, if the upstream says so explicitly.
     pub should_retry: Option<bool>,
 }
 
 impl UpstreamFailure {
-    /// The type of a cause whose text is the upstream's own.
-    pub(crate) const SAID: &str = "UpstreamSaid";
+    /// The type of a cause whose text comes from the upstream.
+    pub(crate) const UPSTREAM_TEXT: &str = "UpstreamSaid";
 
-    /// A response that is no answer: its status, its headers, the beginning of its body.
+    /// Reads a response that is no answer: its status, headers, and the beginning of its body.
     pub fn from_response(status: u16, headers: &HeaderMap, body: &[u8]) -> Self {
         let json: Value = serde_json::from_slice(body).unwrap_or_default();
-        let mut told = Self::found_in(&json).unwrap_or_else(|| Self {
-            // Problem details, as CAP servers send them.
+        let mut failure = Self::found_in(&json).unwrap_or_else(|| Self {
+            // Problem details, which CAP servers send.
             words: json
                 .get("code")
                 .and_then(Value::as_str)
@@ -198,22 +197,22 @@ impl UpstreamFailure {
             ..Self::default()
         });
         if status >= 300 {
-            told.status = Some(status);
+            failure.status = Some(status);
         }
         if (300..400).contains(&status) {
-            told.text = redirected(headers);
+            failure.text = redirected(headers);
         }
-        told.wait = wait_of(headers, SystemTime::now()).or(told.wait);
-        told.should_retry = match headers.get("x-should-retry").map(|value| value.as_bytes()) {
+        failure.wait = wait_of(headers, SystemTime::now()).or(failure.wait);
+        failure.should_retry = match headers.get("x-should-retry").map(|value| value.as_bytes()) {
             Some(b"true") => Some(true),
             Some(b"false") => Some(false),
             _ => None,
         };
-        told
+        failure
     }
 
-    /// What it means for this run. The upstream's prose is a cause, shown to developers only and
-    /// without the key.
+    /// Converts the failure to a fault. The upstream's message becomes a cause, which only
+    /// developers see, without the key.
     pub fn to_fault(&self, secret: &ApiKey) -> Fault {
         let fault = match self.kind() {
             Some(kind) => Fault::new(kind),
@@ -241,7 +240,7 @@ impl UpstreamFailure {
             _ => fault,
         };
         let text = short(&secret.scrub(&self.text));
-        fault.with_cause(Cause { error_type: Self::SAID.into(), chain: vec![text] })
+        fault.with_cause(Cause { error_type: Self::UPSTREAM_TEXT.into(), chain: vec![text] })
     }
 
     pub(crate) fn to_failed_call(&self, secret: &ApiKey) -> FailedCall {
@@ -249,8 +248,8 @@ impl UpstreamFailure {
         FailedCall { fault: self.to_fault(secret), wait: self.wait, is_refusal }
     }
 
-    /// A word or a phrase that is known; a server that failed itself (5xx) is not taken at its
-    /// word.
+    /// The fault kind of a known code or phrase. Codes with a 5xx status do not count: the server
+    /// itself failed.
     pub(crate) fn kind(&self) -> Option<FaultKind> {
         if self.status.is_some_and(|status| status >= 500) {
             return None;
@@ -268,7 +267,7 @@ impl UpstreamFailure {
             .or_else(|| self.is_about_the_model(&text).then_some(FaultKind::ModelNotFound))
     }
 
-    /// Whether it says in prose that there is no such model.
+    /// Whether the message says that the model does not exist.
     fn is_about_the_model(&self, text: &str) -> bool {
         let is_lookup = matches!(self.status, None | Some(400 | 403 | 404 | 422));
         let is_absent = NO_MODEL.iter().any(|phrase| text.contains(phrase))
@@ -290,14 +289,14 @@ impl UpstreamFailure {
             Some(401 | 403) => Fault::new(FaultKind::UpstreamAuth),
             Some(402) => Fault::new(FaultKind::UpstreamQuota),
             Some(status) => Fault::from_upstream_status(status, seconds),
-            // Something broke, and nobody says what: it may pass.
+            // An unexplained failure may be temporary.
             None => Fault::new(FaultKind::UpstreamError),
         }
     }
 }
 
-/// A redirect that is not followed, for the log. Only the server is told: the rest of an address
-/// may be a secret.
+/// The target of a redirect, for the log: the server only, because the rest of an address may be a
+/// secret.
 fn redirected(headers: &HeaderMap) -> String {
     let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
     let target = location
@@ -310,13 +309,13 @@ fn redirected(headers: &HeaderMap) -> String {
     )
 }
 
-/// A word of a protocol, not prose that ended up in its place.
+/// Whether a text looks like a code, and not like prose.
 fn is_plain(word: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     !word.is_empty() && word.len() <= 64 && word.chars().all(is_plain)
 }
 
-/// The path of a member: a word, with indices perhaps.
+/// Whether a text looks like the path of a member.
 fn is_path(param: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '[' | ']');
     !param.is_empty() && param.len() <= 256 && param.chars().all(is_part)
@@ -363,8 +362,8 @@ mod tests {
     fn a_key_that_a_server_repeats_does_not_reach_the_fault() {
         let body =
             br#"{"error":{"message":"Incorrect API key provided: sk-secret","code":"invalid_api_key"}}"#;
-        let told = UpstreamFailure::from_response(401, &HeaderMap::new(), body);
-        let fault = told.to_fault(&ApiKey::from("sk-secret"));
+        let failure = UpstreamFailure::from_response(401, &HeaderMap::new(), body);
+        let fault = failure.to_fault(&ApiKey::from("sk-secret"));
         assert_eq!(fault.kind(), FaultKind::UpstreamAuth);
         let shown =
             format!("{fault:?} {:?}", fault.to_stream_error(capstan_protocol::Exposure::Debug));
@@ -372,24 +371,24 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_about_trying_again_counts() {
-        let told = |status, pairs: &[_]| {
+    fn a_servers_retry_advice_counts() {
+        let severity = |status, pairs: &[_]| {
             UpstreamFailure::from_response(status, &headers(pairs), b"{}")
                 .to_fault(&ApiKey::none())
                 .severity()
         };
-        assert_eq!(told(500, &[]), ErrorSeverity::Transient);
-        assert_eq!(told(500, &[("x-should-retry", "false")]), ErrorSeverity::Fatal);
-        assert_eq!(told(400, &[("x-should-retry", "true")]), ErrorSeverity::Transient);
+        assert_eq!(severity(500, &[]), ErrorSeverity::Transient);
+        assert_eq!(severity(500, &[("x-should-retry", "false")]), ErrorSeverity::Fatal);
+        assert_eq!(severity(400, &[("x-should-retry", "true")]), ErrorSeverity::Transient);
         assert_eq!(
-            told(401, &[("x-should-retry", "true")]),
+            severity(401, &[("x-should-retry", "true")]),
             ErrorSeverity::Fatal,
             "a key stays wrong"
         );
     }
 
     #[test]
-    fn a_model_that_is_not_there_is_known_in_every_providers_words() {
+    fn a_missing_model_is_recognised_in_every_providers_error() {
         let of = |status, body: &str| {
             UpstreamFailure::from_response(status, &HeaderMap::new(), body.as_bytes())
                 .to_fault(&ApiKey::none())
@@ -475,15 +474,15 @@ mod tests {
     #[test]
     fn a_moderation_is_a_refusal_by_content_whatever_its_status() {
         let body = br#"{"error":{"code":403,"message":"Your input was flagged","metadata":{"reasons":["violence"]}}}"#;
-        let told = UpstreamFailure::from_response(403, &HeaderMap::new(), body);
-        assert_eq!(told.to_fault(&ApiKey::none()).kind(), FaultKind::ContentRefused);
+        let failure = UpstreamFailure::from_response(403, &HeaderMap::new(), body);
+        assert_eq!(failure.to_fault(&ApiKey::none()).kind(), FaultKind::ContentRefused);
     }
 
     #[test]
-    fn prose_in_the_place_of_a_word_stays_inside() {
-        let told = UpstreamFailure::from_error(
+    fn prose_in_place_of_a_code_stays_inside() {
+        let failure = UpstreamFailure::from_error(
             &serde_json::json!({ "type": "Oh no: /etc/passwd", "message": "m" }),
         );
-        assert!(told.to_fault(&ApiKey::none()).details().get("upstream_error").is_none());
+        assert!(failure.to_fault(&ApiKey::none()).details().get("upstream_error").is_none());
     }
 }

@@ -1,9 +1,9 @@
-//! Most chunks of an answer differ in their text alone. What stood around the last one is
-//! remembered: where it stands again, nothing but the text between has to be read.
+//! Most chunks of an answer differ in their text only. This remembers the bytes around the text of
+//! the last chunk. If the next chunk has the same bytes, only its text is parsed.
 
 use serde_json::value::RawValue;
 
-/// What a chunk had before and after its text, quotes included. Empty before the first.
+/// The bytes before and after the text, quotes included. Empty before the first chunk.
 #[derive(Debug, Default)]
 pub(crate) struct Wrapping {
     before: String,
@@ -11,17 +11,17 @@ pub(crate) struct Wrapping {
 }
 
 impl Wrapping {
-    /// The text of a chunk that differs from the last one in nothing else; none if the chunk has to
-    /// be read.
+    /// The text of a chunk that otherwise equals the last one; `None` if the chunk has to be
+    /// parsed.
     pub(crate) fn text<'a>(&self, chunk: &'a str) -> Option<&'a str> {
         let is_known = !self.before.is_empty();
         let text = chunk.strip_prefix(self.before.as_str()).filter(|_| is_known)?;
         let text = text.strip_suffix(self.after.as_str())?;
-        // Whatever JSON would write otherwise, the end of the string among it.
+        // Escapes, control characters and the end of the string need a real parser.
         text.bytes().all(|byte| byte >= b' ' && !matches!(byte, b'"' | b'\\')).then_some(text)
     }
 
-    /// Remembers a chunk in which nothing but this string, a part of it, tells anything.
+    /// Remembers the bytes around this string. No other part of the chunk may have content.
     pub(crate) fn learn(&mut self, chunk: &str, text: &RawValue) {
         self.before.clear();
         if let Some((before, after)) = around(chunk, text.get()) {
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_in_its_text_alone_is_not_read_again() {
+    fn a_chunk_with_only_another_text_is_not_parsed() {
         let wrapping = learned(r#"{"id":1, "text": "a\n", "n":[]}"#);
         for text in ["", " b", "größer 😀", "}"] {
             assert_eq!(
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_just_text_has_to_be_read() {
+    fn other_chunks_are_parsed() {
         let wrapping = learned(r#"{"id":1,"text":"a","n":0}"#);
         let others = [
             r#"{"id":1,"text":"a\n","n":0}"#,

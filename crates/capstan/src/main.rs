@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// glibc keeps the memory of ten thousand viewers long after they have left, and grows with each
-/// wave. mimalloc without huge pages: of 2 MB for one viewer most would be unused, and the kernel
-/// clears them while somebody waits.
+/// glibc would keep the memory of ten thousand viewers long after they have left, and grow with
+/// each wave. mimalloc runs without huge pages: most of the 2 MB for one viewer would be unused,
+/// and the kernel would clear them during a request.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

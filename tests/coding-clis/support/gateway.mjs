@@ -7,13 +7,13 @@ import { startCluster } from "../../../web/testing/cluster.mjs";
 import { startGateway } from "../../../web/testing/gateway.mjs";
 import { clis } from "./cli.mjs";
 
-/** What stands behind each CLI: an agent that speaks the CLI's own protocol. */
+/** The agent behind each CLI, which speaks the CLI's own protocol. */
 const agents = {
   claude: (url) => `kind = "anthropic"\nurl = "${url}"\n`,
   codex: (url) => `kind = "openai"\napi = "responses"\nurl = "${url}/v1"\n`,
 };
 
-/** One agent, named as the CLI asks for it. */
+/** One agent, with the name that the CLI requests. */
 const agent = (cli, model) => `[[agents]]
 name = "${clis[cli].model}"
 model = "a-model"
@@ -22,8 +22,9 @@ ${agents[cli](model)}`;
 const env = { ANTHROPIC_API_KEY: "sk-x", OPENAI_API_KEY: "sk-x" };
 
 /**
- * Starts one whose only agent is a model.
- * @param {{ cli: "claude" | "codex", model: string, backoff?: number }} options
+ * Starts a gateway whose only agent is a model.
+ * @param {{ cli: "claude"
+ * "codex", model: string, backoff?: number }} options
  */
 export async function startCapstan({ cli, model, backoff = 0.01 }) {
   const folder = mkdtempSync(join(tmpdir(), "capstan-journal-"));
@@ -47,14 +48,15 @@ export async function startCapstan({ cli, model, backoff = 0.01 }) {
 }
 
 /**
- * Starts two over one PostgreSQL, behind one address.
- * @param {{ cli: "claude" | "codex", model: string }} options
+ * Starts two gateways over one PostgreSQL, behind one address.
+ * @param {{ cli: "claude"
+ * "codex", model: string }} options
  */
 export async function startPair({ cli, model }) {
   const cluster = await startCluster({ count: 2, config: agent(cli, model), env });
   return {
     url: cluster.url,
-    /** Kills the one that works for good: the other answers from here on. */
+    /** Kills the gateway that works. The other one answers from then on. */
     kill: async () => {
       const { streams } = await (await fetch(`${cluster.url}/v1/streams?limit=1`)).json();
       await cluster.killOwnerOf(streams[0].stream_id);

@@ -1,4 +1,4 @@
-// A turn of a CLI, with or without Capstan between it and the model, and the calls that it costs.
+// Runs a turn of a CLI, with or without Capstan between it and the model, and counts its calls.
 import assert from "node:assert/strict";
 
 import { room, turn } from "./cli.mjs";
@@ -49,7 +49,7 @@ async function half(model) {
     await new Promise((resolve) => setTimeout(resolve, 10));
 }
 
-/** The turn ended as if nothing had happened, after so many calls. */
+/** Asserts that the turn ended as if nothing had happened, after so many calls. */
 export function holds(result, calls) {
   assert.deepEqual(
     { code: result.code, answer: result.answer, written: result.written, calls: result.calls },

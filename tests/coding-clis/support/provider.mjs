@@ -1,5 +1,5 @@
-// A provider that plays a coding model: it writes a file by a tool, then says so. What breaks, and
-// in which calls, is a line of `capstan fake-provider --fault`.
+// A provider that plays a coding model: it writes a file by a tool, then answers. Faults are lines
+// of `capstan fake-provider --fault`.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
@@ -43,7 +43,7 @@ name = "${tool.offers}"
 ${written(tool, file)}
 `;
 
-/** What the model writes for a tool: a text, or an object. */
+/** The input that the model writes for a tool: a text, or an object. */
 const written = (tool, file) =>
   tool.input
     ? `input = ${JSON.stringify(tool.input(file))}`

@@ -1,5 +1,4 @@
-// The page of docs/ai-sdk.md, with what a test looks at: `useChat`, its default transport, and a
-// stop of its own.
+// The page of docs/ai-sdk.md: `useChat` with its default transport, a stop button, and test ids.
 import { useChat } from "@ai-sdk/react";
 import { DefaultChatTransport } from "ai";
 import { useEffect } from "react";

@@ -1,5 +1,5 @@
-// The page in the AG-UI face: it heals, brings the conversation along, and a retry goes on with
-// the same run.
+// The page in the AG-UI face: it resumes, sends the whole conversation, and a retry continues the
+// same run.
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 
@@ -91,14 +91,14 @@ test("each question brings along all that succeeded, in any face", async () => {
   ).toEqual(ids.slice(0, 3));
   expect(new Set(sent.map(({ input }) => input.threadId)).size).toBe(1);
 
-  // What was said in this face is known in the other one.
+  // The other face gets the messages of this one.
   await page.getByLabel("Face").selectOption("cap");
   await say(page, "And a crane?");
   await ended(page, "closed");
   expect(await textOf(page)).toContain("We have had 3 turns before this one");
 });
 
-// On a phone, where the toast has the least room; the other face does the same on a desk.
+// On a phone, where a toast has the least space. The other face has the same test on a desktop.
 test("a retry goes on with the same run where it stood", async () => {
   const { page, sent } = await start({
     viewport: { width: 360, height: 740 },

@@ -1,5 +1,5 @@
-// AG-UI's own clients, both published lines, against the real gateway through `capstan chaos`:
-// resumableFetch heals them.
+// AG-UI's own clients, both published lines, against the real gateway through `capstan chaos`, with
+// resumableFetch.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

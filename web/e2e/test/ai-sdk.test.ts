@@ -1,5 +1,5 @@
-// A real page with `useChat`: it is reloaded in the middle of an answer, loses its network, is
-// stopped from another tab.
+// A real page with `useChat`: it reloads in mid-answer, loses its network, and is stopped from
+// another tab.
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
@@ -35,10 +35,10 @@ afterAll(() => Promise.all([browser?.close(), gateway?.stop(), pages?.close()]))
 beforeEach(async () => void (context = await browser.newContext()));
 afterEach(() => context.close());
 
-/** The page in one file, as any bundler makes it. */
+/** The page in one file, as bundlers make it. */
 async function bundle(): Promise<string> {
   const entry = fileURLToPath(new URL("../pages/ai-sdk.tsx", import.meta.url));
-  // Else JSX is compiled for a development build of React, which the page does not have.
+  // Otherwise JSX is compiled for a development build of React, which the page does not have.
   vi.stubEnv("NODE_ENV", "production");
   const built = await build({
     configFile: false,
@@ -70,22 +70,22 @@ test("a reload in the middle of an answer has all of it, once", async () => {
   await page.reload();
   await begun(page);
   await page.reload();
-  // A page that was just loaded is ready, too, with what it had kept.
+  // A page that has just loaded is also ready, with its stored messages.
   await expect.poll(() => textOf(page)).toBe(tokens(150));
   await ready(page);
 });
 
 test("an answer goes on when the network is back", async () => {
-  // The page looks for an answer, asks whether it may post, posts: that one breaks off.
+  // The page requests an answer, sends a preflight, and posts. The post is cut.
   const cutter = await startCutter(gateway.url, (nth: number) => (nth === 2 ? 30 : undefined));
   const page = await open("network", "/tokens 150 --delay 5ms", cutter.url);
   await page.locator("#ask").click();
   await page.locator('main[data-status="error"]').waitFor();
-  // The end of a connection may overtake what was sent before it.
+  // The end of a connection may arrive before the bytes sent before it.
   expect(tokens(150).startsWith(await textOf(page))).toBe(true);
-  // A browser does so when the page is looked at again.
+  // Browsers fire this event when the page becomes visible again.
   await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
-  // A page that was just loaded is ready, too, with what it had kept.
+  // A page that has just loaded is also ready, with its stored messages.
   await expect.poll(() => textOf(page)).toBe(tokens(150));
   await ready(page);
   await cutter.stop();

@@ -1,5 +1,4 @@
-// An answer as a person reads it: markdown, code, both directions of writing; and what can be done
-// with a message.
+// An answer as a user reads it: markdown, code, both text directions, and the actions on a message.
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 
@@ -158,7 +157,7 @@ test.each(["cap", "ag-ui", "openai", "ai-sdk"])(
     await expect.poll(() => page.locator(".turn").count()).toBe(2);
     await ended(page, "closed");
     expect(await textOf(page)).toBe("other");
-    // The gateway is told the turn before, and nothing of those that were taken back.
+    // The request has the turn before, and none of the removed turns.
     expect(bodies.at(-1)).toContain("/echo one");
     for (const gone of ["two", "three"]) expect(bodies.at(-1)).not.toContain(gone);
 
@@ -168,7 +167,7 @@ test.each(["cap", "ag-ui", "openai", "ai-sdk"])(
     expect(await page.locator(".turn").count()).toBe(2);
     expect([await textOf(page), bodies.at(-1)?.split("/echo other").length]).toEqual(["other", 2]);
 
-    // What follows goes on from there.
+    // Later turns continue from there.
     await answered(page, "four");
     for (const told of ["/echo one", "/echo other", "/echo four"])
       expect(bodies.at(-1)).toContain(told);
@@ -240,7 +239,7 @@ test("agents stand as they are configured, and the console has its link in the h
 test("without a console at this address there is no link to one", async () => {
   const gateway = await startGateway({ config: "[console]\nenabled = false\n" });
   const { page } = await visit(stage.browser, gateway.url);
-  // The page asks while it loads, perhaps before anybody waits for it.
+  // The page sends its request while it loads, perhaps before the test waits for it.
   await Promise.all([
     page.waitForResponse((response) => response.url().endsWith("/v1/console/me")),
     page.reload(),

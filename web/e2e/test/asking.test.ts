@@ -1,4 +1,4 @@
-// What a page asks of its user, or tells: questions are forms, toasts leave the header free.
+// The page's questions and toasts: questions are forms, and toasts do not cover the header.
 import { expect, test } from "vitest";
 
 import { ended, say, textOf } from "./browser.js";
@@ -20,7 +20,7 @@ test.each([
   const toast = page.locator("[data-sonner-toast][data-visible=true]");
   await toast.waitFor();
   const header = await page.locator(".header").boundingBox();
-  // It slides in; what counts is where it comes to rest.
+  // The toast slides in; only its final position counts.
   await expect
     .poll(async () => (await toast.boundingBox())?.y ?? 0)
     .toBeGreaterThanOrEqual((header?.y ?? 0) + (header?.height ?? 0));

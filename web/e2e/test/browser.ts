@@ -1,4 +1,4 @@
-// Pages that note every complaint, and what tests do with them.
+// Pages that record every error, and helpers for tests.
 import {
   type Browser,
   type BrowserContextOptions,
@@ -24,8 +24,7 @@ export async function visit(
   url: string,
   options: BrowserContextOptions = {},
 ): Promise<Visit> {
-  // Nothing moves for its own sake: what pulses keeps a processor busy for as long as a page is
-  // open.
+  // Without animations, which would keep a processor busy while a page is open.
   const context = await browser.newContext({
     viewport: { width: 1280, height: 800 },
     reducedMotion: "reduce",

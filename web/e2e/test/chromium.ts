@@ -1,11 +1,10 @@
-// One browser for all files: each connects to it and opens pages of its own.
+// One browser for all files. Each connects to it and opens its own pages.
 import { existsSync } from "node:fs";
 
 import { chromium } from "playwright-core";
 import type { TestProject } from "vitest/node";
 
-// The shell is the same engine without the windows of a desktop, and takes half the processor's
-// time.
+// The headless shell is the same engine without windows, and takes half the processor time.
 const PLACES = [
   process.env["CHROMIUM"],
   "/usr/bin/chromium-headless-shell",

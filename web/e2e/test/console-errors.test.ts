@@ -1,5 +1,4 @@
-// A question that was not answered is an error on every view, and never passes for an answer that
-// is empty.
+// A failed query is an error on every view, and never looks like an empty answer.
 import { once } from "node:events";
 
 import type { Page } from "playwright-core";
@@ -12,7 +11,7 @@ import { startPostgres } from "./town.js";
 import { startGateway } from "../../testing/gateway.mjs";
 
 const stage = setStage();
-/** What views say when there is nothing. */
+/** The texts of views without data. */
 const EMPTY =
   /No runs? (yet|fits)|That is all|Nothing (needs you|is known)|No such run|There is no such/;
 
@@ -32,7 +31,7 @@ test("while the store is down views that ask it say so", { timeout: 120_000 }, a
   postgres.child.stdin?.end();
   await once(postgres.child, "exit");
   const views = ["/runs?state=failed", `/runs/${streamId}`, `/find?q=${requestId}`];
-  // All at once: each waits for a moment whether the store comes back.
+  // In parallel, because each view waits a moment for the store.
   await Promise.all(
     views.map(async (view) => {
       const other = await page.context().newPage();

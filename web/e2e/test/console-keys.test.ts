@@ -1,5 +1,5 @@
-// Who may see what in the console: shape is open to operators, content is granted, and other
-// tenants are not there at all.
+// Permissions in the console: operators see the shape of runs, content needs a right, and other
+// tenants are invisible.
 import { createHash } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -34,7 +34,7 @@ keys = ["${hash(OPERATOR)}"]
 tenants = ["*"]
 may = ["look"]
 `;
-/** Nobody says this by chance. */
+/** A text that occurs nowhere else. */
 const WORDS = "purple-elephant-0451";
 
 let browser: Browser;
@@ -70,7 +70,7 @@ test("an operator who may only look sees a run's shape and none of its content",
   await page.locator(".run-header").getByText("acme").waitFor();
   for (const tab of ["Frames", "Attempts", "Request", "Take home", "As seen"])
     await page.getByRole("tab", { name: tab }).click();
-  await page.getByText("What was said here is not yours to see").waitFor();
+  await page.getByText("You may not see this content").waitFor();
   expect(await page.getByRole("button", { name: /Stop…|Purge…/ }).count()).toBe(0);
   const refused = await page.evaluate(
     async (id) =>

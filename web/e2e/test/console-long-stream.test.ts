@@ -37,7 +37,7 @@ test.runIf(isLong)(
     await page.getByRole("tab", { name: "As seen" }).click();
     await page.getByRole("button", { name: "Play" }).waitFor();
     await tasks();
-    // The least that was shown, looked at with every frame.
+    // The lowest position that was shown, sampled at every frame.
     await page.getByRole("slider", { name: "Packet" }).evaluate((slider) => {
       Object.assign(window, { least: Infinity });
       const look = () => {
@@ -50,8 +50,7 @@ test.runIf(isLong)(
     await page.getByRole("button", { name: "Play" }).click();
     const shown = async () =>
       Number(await page.getByRole("slider", { name: "Packet" }).inputValue());
-    // To its end, which may come before anybody asks: a fast gateway wrote all of it within a
-    // tenth of a second.
+    // To its end. A fast gateway may have written all of it within a tenth of a second.
     await expect
       .poll(() => page.evaluate(() => (window as unknown as { least: number }).least), {
         timeout: 60_000,

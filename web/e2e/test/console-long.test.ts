@@ -1,5 +1,5 @@
-// Long lists, on a processor four times slower than this one. Only in `make soak`: filling takes
-// its time.
+// Long lists, on a processor four times slower than this one. Only in `make soak`, because filling
+// takes long.
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,9 +18,9 @@ import { type Gateway, startGateway } from "../../testing/gateway.mjs";
 const stage = setStage();
 const isLong = process.env["CAPSTAN_SOAK"] !== undefined;
 const RUNS = 100_000;
-/** So many are in the list before it is scrolled through. */
+/** The number of runs in the list before the test scrolls. */
 const LISTED = 10_000;
-/** Milliseconds of a page, of nineteen in twenty. */
+/** The limit for a page in milliseconds, for 95 % of the pages. */
 const PAGE = 60;
 const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
 
@@ -68,7 +68,7 @@ test.runIf(isLong)(
     const rows = page.getByRole("rowgroup", { name: "Runs, newest first" });
     const listed = async () =>
       Number(await page.getByRole("table", { name: "Runs" }).getAttribute("aria-rowcount"));
-    // Page by page, as whoever scrolls on.
+    // Page by page, as a user scrolls.
     await expect
       .poll(
         async () => {
@@ -84,7 +84,7 @@ test.runIf(isLong)(
     await expectSmooth(tasks, "scrolling");
     expect(await page.locator("[data-row]").count()).toBeLessThan(100);
     expect(await heapOf(page)).toBeLessThan(HEAP);
-    // What begins meanwhile is told, and moves nothing.
+    // New runs are announced, and nothing moves.
     await tasks();
     for (let n = 0; n < 20; n += 1) await (await ask(full.url, "/tokens 1")).whole;
     await page.getByRole("button", { name: /^\d+ new$/ }).waitFor();

@@ -1,4 +1,4 @@
-// Where gateways share a journal, the console of any of them tells what each has to do.
+// If gateways share a journal, the console of each shows the work of all.
 import { expect, test } from "vitest";
 
 import { visit } from "./browser.js";
@@ -20,7 +20,7 @@ test("what another gateway has to do is seen here", { timeout: 60_000 }, async (
     };
     return replicas.map(({ responses, append_p95_ms }) => [responses, append_p95_ms !== undefined]);
   };
-  // The page asks every five seconds: by then it is known.
+  // The page queries every five seconds.
   await expect.poll(told, { timeout: 20_000 }).toEqual([
     [1, true],
     [0, false],

@@ -1,5 +1,5 @@
-// The console, against the real binary: from a ticket to its reason, what was seen, stop and
-// purge, links, a list that stays put.
+// The console against the real binary: from a ticket to the cause, content, stop and purge, links,
+// and a list that does not move.
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -24,7 +24,7 @@ beforeAll(async () => {
 afterEach(() => expect(open.complaints.splice(0), "the console has no errors").toEqual([]));
 afterAll(() => page.context().close());
 
-/** Goes there without loading the page anew, as a link would. */
+/** Navigates without a reload, as a link does. */
 async function go(path: string): Promise<void> {
   await page.evaluate((path) => {
     history.pushState(null, "", path);
@@ -66,7 +66,7 @@ test("a flaky run shows its attempts, their times, and what its user saw", async
     (await page.locator(".seen .answer > .prose").allInnerTexts()).join("").replace(/\s+/g, "");
   await expect.poll(seen).toBe(text);
   expect(await page.locator(".seen .question").innerText()).toBe("/flaky 1");
-  // One packet back by the keyboard; the address has it, and the axis' table as well.
+  // One packet back by the keyboard. The address and the axis' table follow.
   await page.getByRole("slider", { name: "Packet" }).focus();
   for (const _ of [1, 2, 3]) await page.keyboard.press("ArrowLeft");
   await expect.poll(seen).not.toBe(text);
@@ -74,7 +74,7 @@ test("a flaky run shows its attempts, their times, and what its user saw", async
   await page.getByRole("button", { name: "16×" }).click();
   await page.getByRole("button", { name: "Play" }).click();
   await expect.poll(seen).toBe(text);
-  // From an attempt to the packet that ended it: the axis and its table go there, too.
+  // From an attempt to the packet that ended it. The axis and its table follow.
   await page.getByRole("tab", { name: "Attempts" }).click();
   await cards
     .first()
@@ -84,6 +84,15 @@ test("a flaky run shows its attempts, their times, and what its user saw", async
   const table = page.getByRole("table", { name: "What happened, in its order" });
   await table.getByText("Attempt 1 fails").waitFor();
   await table.getByText("Attempt 2 begins").waitFor();
+});
+
+test("an attempt says how it continued the answer", async () => {
+  const { streamId, whole } = await ask(stage.gateway.url, "/flaky 1");
+  await whole;
+  await go(`/console/runs/${streamId}?tab=attempts`);
+  await page.locator("[data-attempt='2']").getByText("continued by").waitFor();
+  await page.locator("[data-attempt='2']").getByText("comparison:").waitFor();
+  expect(await page.locator("[data-attempt='1']").innerText()).not.toContain("continued by");
 });
 
 test("what is downloaded is the stream, byte for byte", async () => {
@@ -118,7 +127,7 @@ test("stopped is said once CLOSE is in the journal, and purged is gone", async (
     ).json()) as { packets: { op: string }[] };
     return packets.at(-1)?.op;
   };
-  // While the question is held back nothing is stopped, and nothing says so.
+  // While the request is pending, nothing is stopped, and the page does not claim it.
   const held = new Promise<() => Promise<void>>(
     (resolve) => void page.route("**/stop", (route) => resolve(() => route.continue())),
   );
@@ -175,7 +184,7 @@ test("a live list does not move under the pointer", async () => {
   expect(await first()).toBe(shown.streamId);
   await page.getByRole("button", { name: "1 new" }).click();
   await expect.poll(first).toBe(held.streamId);
-  // Once nobody looks, what waits comes by itself.
+  // When the user no longer reads the list, new rows are inserted.
   await page.locator("[data-row='0']").hover();
   const last = await ask(stage.gateway.url, "/tokens 1");
   await page.getByRole("button", { name: "1 new" }).waitFor();
@@ -326,7 +335,7 @@ test("numbers follow what happens, without a reload", async () => {
       .poll(async () => number(await main.innerText(), of), { timeout: 15_000, message: view })
       .toBeGreaterThan(before);
   }
-  // Every number of the matrix leads to its runs.
+  // Every number of the matrix links to its runs.
   await go("/console/faults");
   await page.getByRole("link", { name: /^content_refused, all agents: \d+$/ }).click();
   await page.waitForURL(/\/console\/runs\?.*fault=content_refused/);
@@ -354,7 +363,7 @@ test("a stretch of time is chosen by keyboard alone", async () => {
   await page.waitForURL(/since=[^&]+&until=/);
   const chosen = new URL(page.url()).searchParams;
   expect(Date.parse(chosen.get("until")!) - Date.parse(chosen.get("since")!)).toBe(3 * 60_000);
-  // Whoever chose goes on from there.
+  // The selection continues from there.
   await expect.poll(() => picture.getAttribute("aria-valuemax")).toBe("2");
   expect(await picture.evaluate((it) => it === document.activeElement)).toBe(true);
 });

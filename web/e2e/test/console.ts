@@ -1,4 +1,4 @@
-// What tests of the console share: runs to look at, and whether a view is fit for everybody.
+// Helpers for tests of the console: example runs, and accessibility checks.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
@@ -12,11 +12,11 @@ export interface Started {
   status: number;
   streamId: string;
   requestId: string;
-  /** All that came, once it is over. */
+  /** The whole body, after its end. */
   whole: Promise<string>;
 }
 
-/** Starts a run as any client would; the header's request id is the one that a ticket names. */
+/** Starts a run as a client does. The request id in the header is the one of a support ticket. */
 export async function ask(
   url: string,
   message: string,
@@ -34,7 +34,7 @@ export async function ask(
     body: JSON.stringify(question(session, message, user("e2e"))),
   });
   const whole = response.text();
-  // Whoever does not care for the end must not be surprised by it.
+  // Callers that do not wait for the end must not get an unhandled rejection.
   whole.catch(() => {});
   return {
     status: response.status,
@@ -48,12 +48,12 @@ interface Found {
   violations: { id: string; nodes: { html: string; failureSummary?: string }[] }[];
 }
 
-/** axe finds nothing on the page as it is, and it does not scroll sideways. */
+/** axe finds no problem on the page, and the page does not scroll sideways. */
 export async function expectFit(page: Page): Promise<void> {
-  // The policy of the page forbids scripts; the test's own context does not.
+  // The page's policy forbids scripts, but not in the test's own context.
   if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(AXE);
-  // That names say what is seen is off by default, as it is not certain; whoever speaks to the
-  // page needs it.
+  // The rule that visible text is part of accessible names is off by default, because it is
+  // experimental. Users of voice control need it.
   const found = await page.evaluate(() =>
     (window as unknown as { axe: { run: (options: object) => Promise<Found> } }).axe.run({
       resultTypes: ["violations"],

@@ -40,7 +40,7 @@ test("a gateway with tenants is asked for with a key, which stays in the tab", a
   await strict.stop();
 });
 
-/** A page on another port with the built package; what its script leaves in `window.result`. */
+/** A page on another port with the built package. The test reads `window.result` of its script. */
 async function inForeignPage(script: string): Promise<unknown> {
   const dist = new URL("../../packages/capstan/dist/", import.meta.url);
   const server = createServer((request, response) => {

@@ -1,4 +1,4 @@
-// Failures as a user sees them: each of the ten codes, events, and text that would like to be
+// Failures as a user sees them: each of the ten codes, error events, and text that looks like
 // script.
 import { readFileSync } from "node:fs";
 
@@ -14,12 +14,12 @@ let open: Visit;
 
 beforeAll(async () => {
   open = await visit(stage.browser, stage.gateway.url);
-  // Time passes as ever, and faster where a test says so.
+  // The clock runs, and a test can advance it.
   await open.page.clock.install();
 });
 afterEach(() => expect(open.complaints, "the console has no errors").toEqual([]));
 
-/** Codes whose faults are retried; the others fail for good. */
+/** Codes whose faults are retried. The others are final. */
 const WAITING: readonly string[] = [
   "RATE_LIMITED",
   "TIMEOUT",
@@ -89,11 +89,11 @@ test("events are rendered: sources, progress, media, markdown, thoughts, tools",
   expect(
     await turn.locator('[data-domain="tool"]').getByRole("button", { name: "Try again" }).count(),
   ).toBe(1);
-  // Nothing was asked of another server.
+  // No other server was contacted.
   expect(await turn.locator("img").count()).toBe(0);
 });
 
-/** An agent that answers with what it likes. */
+/** An agent that sends these payloads. */
 async function answerWith(page: Page, payloads: [string, unknown][]): Promise<void> {
   const id = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
   const frames = [...payloads, ["CLOSE", "completed"] as const].map(([op, p], n) => {
@@ -140,7 +140,7 @@ test("what an agent writes cannot run script", async () => {
   const links = await turn
     .getByRole("link")
     .evaluateAll((all) => all.map((link) => (link as HTMLAnchorElement).href));
-  // Beside the way to its run in the console.
+  // Except the link to the run in the console.
   expect(links.filter((link) => !link.includes("/console/runs/"))).toEqual([
     "https://example.org/",
   ]);
@@ -150,7 +150,7 @@ test("what an agent writes cannot run script", async () => {
 });
 
 test("the page comes with a strict policy and needs nothing from elsewhere", async () => {
-  // What was answered by this file alone is not asked for again.
+  // Answers from this file only are not requested again.
   await open.page.getByRole("button", { name: "New conversation" }).click();
   const asked: string[] = [];
   open.page.on("request", (request) => asked.push(new URL(request.url()).origin));

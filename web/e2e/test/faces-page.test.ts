@@ -1,4 +1,4 @@
-// The page in OpenAI's words and in the AI SDK's: the same answers as in CAP, through cuts and
+// The page in OpenAI's and in the AI SDK's protocol: the same answers as in CAP, through cuts and
 // reloads, in one conversation.
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
@@ -15,7 +15,7 @@ async function start(face: string): Promise<Page> {
   return page;
 }
 
-/** Waits for some of an answer. */
+/** Waits for a part of an answer. */
 const begun = (page: Page, length: number) =>
   page.waitForFunction(
     (length) =>

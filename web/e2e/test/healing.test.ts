@@ -1,5 +1,4 @@
-// A chat heals before your eyes: cuts by hand and by count, repeats, an attempt that says
-// something else.
+// A chat resumes visibly: after manual and counted cuts, repeats, and an attempt with another text.
 import { expect, test } from "vitest";
 
 import { count, ended, say, textOf } from "./browser.js";
@@ -30,7 +29,7 @@ test("a line that forgets its place gets repeats, and drops them", async () => {
   const page = await stage.start();
   await page.getByLabel("Cut by itself").selectOption("5");
   await page.getByRole("switch", { name: "Forget my place" }).check();
-  // With everything coming again, five packets never get further than five: the cuts end by hand.
+  // If everything is sent again, five packets never become six. So the cuts are ended manually.
   await say(page, "/tokens 40 --delay 10ms");
   await expect.poll(() => count(page, "repeat"), { timeout: 10_000 }).toBeGreaterThan(3);
   await page.getByLabel("Cut by itself").selectOption("0");

@@ -1,5 +1,5 @@
-// Every type of event malformed, in both faces, on a desk and on a phone: each costs its own
-// block, and the next question works.
+// Every type of event malformed, in both faces, on a desktop and on a phone. Only the malformed
+// block is affected, and the next question works.
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
 
@@ -10,9 +10,9 @@ const stage = setStage();
 const STREAM = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
 const PHONE = { viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true };
 
-/** A word that no line holds, where a few words are expected. */
+/** A word that is longer than any line, in place of a short text. */
 const LONG = "W".repeat(3_000);
-/** Data that fits its type, and hardly a screen. */
+/** Valid data that hardly fit on a screen. */
 const WIDE: [type: string, data: unknown][] = [
   [
     "CITATION_BLOCK",
@@ -41,7 +41,7 @@ const WIDE: [type: string, data: unknown][] = [
   ["INTERRUPT", { id: "1", reason: LONG, responseSchema: { properties: { a: { title: LONG } } } }],
 ];
 
-/** Data that no one can show as what its type says. */
+/** Data that do not match their type. */
 const ODD: [type: string, data: unknown][] = [
   [
     "CITATION_BLOCK",
@@ -103,7 +103,7 @@ function capBody(): string {
   return frames.join("");
 }
 
-/** The same as AG-UI tells it, and what only AG-UI has. */
+/** The same in AG-UI, with events that only AG-UI has. */
 function aguiBody(): string {
   const NAMES: Record<string, string> = {
     CITATION_BLOCK: "citations",
@@ -151,7 +151,7 @@ async function ask(page: Page, face: "cap" | "ag-ui"): Promise<void> {
   await ended(page, "closed");
 }
 
-// Each size and each face; `make soak` has all four.
+// Each size and each face once. `make soak` tests all four combinations.
 describe.each([
   ["a desk", {}, "cap"],
   ["a phone", PHONE, "ag-ui"],
@@ -191,7 +191,7 @@ describe.each([
   );
 });
 
-/** What ends a run, or breaks its protocol. */
+/** Events that end a run, or violate its protocol. */
 const ENDS: [face: "cap" | "ag-ui", data: unknown][] = [
   ["cap", { op: "ERROR", p: { code: { odd: 1 }, message: 7 } }],
   [
@@ -254,7 +254,7 @@ test("an unreadable end fails its answer, and the next question works", async ()
 
 test("a block that breaks all the same is shown raw, and costs itself only", async () => {
   const page = await stage.start();
-  // Citations round their confidence; nothing else in an answer rounds.
+  // Only the confidence of citations is rounded, so this counts renderings.
   await page.evaluate(() =>
     Object.assign(Math, {
       round: () => {

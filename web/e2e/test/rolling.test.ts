@@ -1,5 +1,5 @@
-// The page while all gateways are restarted, one after the other. Only in `make soak`: it needs
-// PostgreSQL and nginx, and its time.
+// The page while all gateways restart, one after the other. Only in `make soak`, because it takes
+// long and needs PostgreSQL and nginx.
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
@@ -9,9 +9,7 @@ import { Town } from "./town.js";
 const TOKENS = 300;
 const WHOLE = Array.from({ length: TOKENS }, (_, n) => `tok${n + 1}`).join(" ");
 
-/**
- * Notes whatever the page tells its user of failures, however briefly, and by whom it is served.
- */
+/** Records every failure that the page shows, even briefly, and which gateway serves it. */
 async function watch(page: Page): Promise<() => Promise<{ told: string[]; served: string[] }>> {
   await page.evaluate(() => {
     const told: string[] = [];

@@ -1,12 +1,12 @@
-// How smoothly a page works on a processor four times slower than this one.
+// Measures how smoothly a page works on a processor four times slower than this one.
 import type { Page } from "playwright-core";
 import { expect } from "vitest";
 
-/** Above this a person notices. */
+/** Users notice longer tasks, in milliseconds. */
 const JANK = 50;
 export const HEAP = 80_000_000;
 
-/** Slows the page down and notes every task that takes long. */
+/** Slows the page down, and records every long task. */
 export async function slow(page: Page): Promise<() => Promise<number[]>> {
   const session = await page.context().newCDPSession(page);
   await session.send("Emulation.setCPUThrottlingRate", { rate: 4 });
@@ -20,7 +20,7 @@ export async function slow(page: Page): Promise<() => Promise<number[]>> {
   return () => page.evaluate(() => (window as unknown as { tasks: number[] }).tasks.splice(0));
 }
 
-/** Nothing took long since it was last asked. */
+/** Expects no long task since the last call. */
 export async function expectSmooth(tasks: () => Promise<number[]>, what: string): Promise<void> {
   expect(
     (await tasks()).filter((took) => took > JANK),

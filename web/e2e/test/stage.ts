@@ -1,5 +1,4 @@
-// What every file of tests has: a browser and a gateway of its own. Each page's console must stay
-// quiet.
+// The setup of every test file: a browser and a gateway. The console of each page must stay empty.
 import { CapClient } from "capstan";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
@@ -8,9 +7,8 @@ import { connect, visit, type Visit } from "./browser.js";
 import { type Gateway, startGateway } from "../../testing/gateway.mjs";
 
 /**
- * A second attempt follows the first without a wait worth speaking of, and answers come nearly so:
- * each word that comes alone is painted alone. A few milliseconds apart, so that what happens has
- * an order.
+ * Retries follow without a noticeable wait, and words follow after a few milliseconds, so that
+ * events have an order but words are painted one by one.
  */
 const config =
   '[[agents]]\nname = "demo"\nkind = "demo"\ndelay = 0.003\n\n[timeouts]\nbackoff = 0.01\n';
@@ -23,11 +21,11 @@ export interface Stage {
   gateway: Gateway;
   /** Opens the gateway's page for one test. */
   start: (options?: BrowserContextOptions) => Promise<Page>;
-  /** What the gateway says to a message when nothing breaks. */
+  /** The gateway's answer to a message without faults. */
   whole: (message: string) => Promise<string>;
 }
 
-/** Sets the stage for a file; its members are there once the tests run. */
+/** Prepares the setup of a file. Its members exist once the tests run. */
 export function setStage(): Stage {
   const stage = {} as Stage;
   let open: Visit | undefined;

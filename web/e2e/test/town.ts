@@ -1,5 +1,5 @@
-// Three gateways over one PostgreSQL behind nginx, as `make run CLUSTER=3` has them, to be
-// restarted one after the other.
+// Three gateways over one PostgreSQL behind nginx, as in `make run CLUSTER=3`, for rolling
+// restarts.
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -10,10 +10,10 @@ import { fileURLToPath } from "node:url";
 import { type Gateway, startGateway } from "../../testing/gateway.mjs";
 
 const GATEWAYS = 3;
-/** Those who leave hand their runs over at once. */
+/** Gateways that leave hand over their runs at once. */
 const CONFIG = "[timeouts]\ndrain = 0.05\nbackoff = 0.001\n";
 
-/** A port of loopback that nobody has; for whoever must come back to it. */
+/** A free port of loopback, for a server that must return to it. */
 async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -22,7 +22,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** A server that ends with this one's input. */
+/** A server that ends when its input closes. */
 export async function startPostgres(): Promise<{ url: string; child: ChildProcess }> {
   const script = fileURLToPath(new URL("../../../scripts/postgres", import.meta.url));
   const child = spawn(script, ["sh", "-c", 'echo "$CAPSTAN_TEST_POSTGRES"; cat >/dev/null'], {
@@ -35,7 +35,7 @@ export async function startPostgres(): Promise<{ url: string; child: ChildProces
   return { url, child };
 }
 
-/** Any gateway for each request, the next one if that is not there. */
+/** Requests go to any gateway, and to the next one if that does not answer. */
 function nginxConfig(folder: string, port: number, gateways: readonly number[]): string {
   const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(
     (kind) => `${kind}_temp_path ${folder}/${kind};`,
@@ -88,7 +88,7 @@ export class Town {
     });
   }
 
-  /** As a deploy does it: one is told to leave, and when it has, another takes its place. */
+  /** Like a deploy: one gateway shuts down, and after its end another one replaces it. */
   async restart(n: number): Promise<void> {
     const gateway = this.#gateways[n];
     gateway?.child.kill("SIGTERM");

@@ -1,4 +1,4 @@
-// Whoever uses the page: with patience, with a keyboard only, on a narrow screen, or in a hurry.
+// Ways to use the page: slowly, with a keyboard only, on a narrow screen, or in a hurry.
 import type { Locator, Page } from "playwright-core";
 import { expect, test } from "vitest";
 
@@ -21,7 +21,7 @@ test("a run that waits goes on where it stood when its retry wakes", async () =>
   expect(await toast.count()).toBe(0);
 });
 
-/** Goes on with the Tab key until an element has the focus. */
+/** Presses Tab until an element has the focus. */
 async function tabTo(page: Page, target: Locator): Promise<void> {
   const isThere = () => target.evaluate((node) => node === document.activeElement);
   for (let n = 0; n < 40 && !(await isThere()); n += 1) await page.keyboard.press("Tab");
@@ -47,7 +47,7 @@ test("a keyboard is enough", async () => {
   await page.keyboard.press("Enter");
   const retry = page.getByRole("button", { name: "Retry", exact: true });
   await expect.poll(() => retry.getAttribute("aria-disabled")).toBe("false");
-  // sonner's own shortcut leads to the toasts.
+  // sonner's own shortcut moves the focus to the toasts.
   await page.keyboard.press("Alt+t");
   await tabTo(page, retry);
   await page.keyboard.press("Enter");
@@ -57,7 +57,7 @@ test("a keyboard is enough", async () => {
 test("stop ends the run at the gateway", async () => {
   const page = await stage.start();
   await say(page, "/tokens 5000 --delay 100ms");
-  // There is nothing to stop before the gateway has named the run.
+  // A run can be stopped once the gateway has sent its id.
   await lastTurn(page).getByText("tok2").waitFor();
   await page.getByRole("button", { name: "Stop" }).click();
   await ended(page, "closed");

@@ -1,17 +1,16 @@
-// What a page weighs on its first load. The build fails above its budget, so that nobody has to
-// notice.
+// Measures the size of a page's first load. The build fails above its budget.
 import { gzipSync } from "node:zlib";
 
 import type { Plugin } from "vite";
 
 interface Budget {
-  /** The page, as it is called in the build. */
+  /** The name of the page in the build. */
   page: string;
-  /** Where its own code lies. */
+  /** The folder of its own code. */
   own: string;
-  /** Bytes of all it loads at first, gzipped. */
+  /** The limit for everything that it loads at first, gzipped, in bytes. */
   first: number;
-  /** Bytes of its own part of that. */
+  /** The limit for its own part of that, in bytes. */
   ownMost: number;
 }
 
@@ -56,7 +55,7 @@ export function weigh({ page, own, first, ownMost }: Budget): Plugin {
   };
 }
 
-/** A chunk and all that it imports at once. */
+/** A chunk and all chunks that it imports statically. */
 function reached(all: Record<string, Output>, name: string, seen = new Set<string>()): Output[] {
   const chunk = all[name];
   if (!chunk || seen.has(name)) return [];

@@ -1,4 +1,4 @@
-// What all conversations share: the theme, the agents, the toasts. One conversation is open.
+// The state that all conversations share: theme, agents, toasts. One conversation is open.
 import { type ReactNode, useEffect, useState } from "react";
 import { Toaster } from "sonner";
 
@@ -9,7 +9,7 @@ import { useAgents } from "./use-agents.js";
 import { useHasConsole } from "./use-has-console.js";
 import { useTheme } from "./use-theme.js";
 
-/** A toast covers the conversation, never the header; that of a phone has two lines. */
+/** Toasts are below the header, which has two lines on a phone. */
 const BELOW_HEADER = { top: 72 };
 const BELOW_HEADER_OF_PHONE = { top: 116 };
 

@@ -1,4 +1,4 @@
-// The page: a conversation, and beside it the ways to break it and what happened.
+// The page: a conversation, with the controls to break the connection and the log of events.
 import { type ReactNode, useEffect, useRef, useState } from "react";
 
 import { type Conversations, type Stored } from "./conversations.js";
@@ -66,7 +66,7 @@ export function Page({
     end.current?.scrollIntoView({ block: "nearest" });
   }, [last?.state]);
   useEffect(() => {
-    // On a phone the whole page scrolls, and it was far down in another conversation.
+    // On a phone the whole page scrolls, and the last conversation may have been scrolled down.
     if (before.past.length === 0) window.scrollTo(0, 0);
   }, [before]);
   const moreOf = ({ state }: TurnData) =>

@@ -1,4 +1,4 @@
-// The key of this tab. Another tab does not see it, and it goes with this one.
+// The key of this tab. Other tabs do not see it, and it is lost when the tab closes.
 
 const STORED_KEY = "capstan-key";
 

@@ -1,5 +1,5 @@
-// The blocks of an answer, as every face's fold makes them. Total: what does not fit is a block
-// of its own, as it came.
+// The blocks of an answer, which the folds of all faces make. Content of an unknown form becomes a
+// raw block.
 import { type Block, viewEvent } from "capstan";
 
 import { isObject, isText } from "./json.js";
@@ -9,7 +9,7 @@ export class Blocks {
   readonly #texts = new Map<string, { block: Block }>();
   #seq = 0;
 
-  /** More of a text; false if it is none. */
+  /** Adds to a text. Returns false if the delta is no text. */
   say(id: unknown, delta: unknown): boolean {
     if (!isText(id) || !isText(delta)) return false;
     const entry = this.#texts.get(id);
@@ -19,7 +19,7 @@ export class Blocks {
     return true;
   }
 
-  /** More of the text that stands last, or a new one. */
+  /** Adds to the last text, or begins a new one. */
   sayOn(delta: unknown): boolean {
     const last = this.#entries.at(-1);
     if (!isText(delta)) return false;
@@ -28,7 +28,7 @@ export class Blocks {
     return true;
   }
 
-  /** A presentation event. */
+  /** Adds a presentation event. */
   show(event: Record<string, unknown>): boolean {
     this.#add({ type: "event", seq: this.#next(), event, view: viewEvent(event) });
     return true;
@@ -54,15 +54,15 @@ export class Blocks {
     });
   }
 
-  /** Takes back the events of which this is true. */
+  /** Removes the events that match. */
   drop(isGone: (event: Record<string, unknown>) => boolean): void {
     this.#entries = this.#entries.filter(
       ({ block }) => block.type !== "event" || !isGone(block.event),
     );
   }
 
-  /** The texts as they now are; one that is not told is empty. */
-  restate(texts: ReadonlyMap<unknown, unknown>): void {
+  /** Replaces all texts. Texts that are not in the map become empty. */
+  replaceTexts(texts: ReadonlyMap<unknown, unknown>): void {
     for (const [id, entry] of this.#texts) {
       const text = texts.get(id);
       if (entry.block.type === "text")

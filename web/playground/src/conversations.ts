@@ -1,5 +1,5 @@
-// The conversations of this tab, newest first, in the tab's own storage, as the key is. One of
-// them is open: a reload finds it again, and the run that is under way in it.
+// The conversations of this tab, newest first, in the tab's session storage. One of them is open.
+// After a reload, it and its open run are found again.
 import { newId, parseAGUIError } from "capstan";
 import { useSyncExternalStore } from "react";
 
@@ -8,26 +8,29 @@ import { isObject, isText } from "./json.js";
 import type { TurnData } from "./show/Turn.js";
 
 const STORED = "capstan-conversations";
-/** Of more, the oldest are dropped. */
+/** The most conversations. The oldest are dropped. */
 const MOST = 30;
-/** In characters, all together. Of more, the oldest conversations are dropped, then turns. */
+/**
+ * The most characters of all together. Beyond it, the oldest conversations are dropped, then turns.
+ */
 const ROOM = 1_000_000;
 export const LONGEST_NAME = 60;
 
 export interface Conversation {
   id: string;
-  /** What a person called it; otherwise its first question is its name. */
+  /** The user's name for it; by default its first question. */
   name?: string | undefined;
-  /** The session at the gateway. */
+  /** The session id at the gateway. */
   session: string;
   /**
-   * Turns were taken back, so that the gateway's session says something else: all is sent along.
+   * Turns were removed, so the gateway's session has other turns. Requests then contain the whole
+   * conversation.
    */
   isRewritten: boolean;
   face: Face;
   agent: string;
   past: readonly TurnData[];
-  /** The turn that runs; its stream, once that was known. */
+  /** The open turn, and its stream once that is known. */
   current: { id: string; question: string; face: Face; streamId: string } | null;
 }
 
@@ -53,7 +56,7 @@ export class Conversations {
 
   readonly view = (): Stored => this.#stored;
 
-  /** A new one, with the agent and the face of the one that is open. */
+  /** Begins a conversation, with the agent and face of the open one. */
   begin(): void {
     const { open } = this.#stored;
     this.#show([begun(open.face, open.agent), ...this.#stored.all.filter((one) => !isEmpty(one))]);
@@ -78,17 +81,17 @@ export class Conversations {
     this.#show(left.length > 0 ? left : [begun(open.face, open.agent)]);
   }
 
-  /** What has become of one, as far as the page changes it. */
+  /** Stores changes of a conversation. */
   keep(id: string, changed: Omit<Conversation, "id" | "name">): void {
     const keep = (one: Conversation) => (one.id === id ? { ...one, ...changed } : one);
     this.#show(this.#stored.all.map(keep));
   }
 
-  /** The first is the one that is open. */
+  /** The first conversation is the open one. */
   #show(all: readonly Conversation[]): void {
-    const kept = fitting(all);
-    this.#stored = { open: kept[0] ?? begun("cap", ""), all: kept };
-    store(kept);
+    const stored = fitting(all);
+    this.#stored = { open: stored[0] ?? begun("cap", ""), all: stored };
+    store(stored);
     for (const listener of this.#listeners) listener();
   }
 }
@@ -127,8 +130,8 @@ function fitting(all: readonly Conversation[]): readonly Conversation[] {
 
 function load(): readonly Conversation[] {
   try {
-    const kept: unknown = JSON.parse(sessionStorage.getItem(STORED) ?? "null");
-    return Array.isArray(kept) ? kept.filter(isConversation) : [];
+    const stored: unknown = JSON.parse(sessionStorage.getItem(STORED) ?? "null");
+    return Array.isArray(stored) ? stored.filter(isConversation) : [];
   } catch {
     return [];
   }
@@ -144,11 +147,11 @@ function store(all: readonly Conversation[]): void {
     const plain = all.map((one) => ({ ...one, past: one.past.map(withPlainError) }));
     sessionStorage.setItem(STORED, JSON.stringify(plain));
   } catch {
-    // A browser may have no room for it; then a reload begins anew.
+    // The storage may be full. Then a reload begins anew.
   }
 }
 
-/** An error that was thrown has more than is written. */
+/** Reduces an error object to its plain members. */
 function withPlainError(turn: TurnData): TurnData {
   if (turn.state.status !== "failed") return turn;
   return { ...turn, state: { ...turn.state, error: parseAGUIError(turn.state.error) } };

@@ -1,4 +1,4 @@
-// One run in any face: its state as a page shows it. A face adds how the run is requested and read.
+// One run in any face, as React state. Each face defines how its run is requested and decoded.
 import {
   CAPRuntimeError,
   Decoder,
@@ -21,7 +21,7 @@ export interface Message {
 }
 
 export interface FaceOptions {
-  /** The gateway's API, up to `/v1`. */
+  /** The base URL of the gateway's API, with `/v1`. */
   base: string;
   /** The agent; empty for the default one. */
   agent: string;
@@ -34,33 +34,33 @@ export interface FaceOptions {
   onError: (error: unknown) => void;
 }
 
-/** What a run is asked. */
-export interface Said {
+/** The input of a run. */
+export interface RunInput {
   conversationId: string;
-  /** The conversation so far, the question last. */
+  /** The conversation so far, with the question last. */
   messages: readonly Message[];
-  /** The messages are all that counts: what the gateway has stored of the conversation does not. */
+  /** The messages replace what the gateway has stored of the conversation. */
   isWhole?: boolean;
-  /** Answers to what the last run asked, in place of a question. */
+  /** Answers to the last run's questions, in place of a question. */
   resume?: readonly ResumeEntry[];
-  /** A run that exists: it is read from its start. */
+  /** An existing run, which is read from its start. */
   streamId?: string;
 }
 
-/** A run, from the first request to its end. Once it is left, it changes no state. */
+/** A run, from the first request to its end. After it is left, it changes no state. */
 export abstract class FaceRun {
   streamId: string | undefined;
-  /** The same run can continue: it waits for its client, or the connection was lost. */
+  /** Whether the same run can continue: it waits for its client, or the connection was lost. */
   protected canGoOn = false;
   #left = new AbortController();
   readonly #display: RunDisplay;
 
   constructor(
-    readonly said: Said,
+    readonly input: RunInput,
     readonly latest: { current: FaceOptions },
     setState: (state: CapStreamState) => void,
   ) {
-    this.streamId = said.streamId;
+    this.streamId = input.streamId;
     this.#display = new RunDisplay(setState, () => this.#answer());
   }
 
@@ -74,7 +74,7 @@ export abstract class FaceRun {
     this.#left.abort();
   }
 
-  /** Continues the same run. False if only a new question can help. */
+  /** Continues the same run. Returns false if only a new question can help. */
   again(): boolean {
     if (!this.canGoOn) return false;
     this.canGoOn = false;
@@ -106,7 +106,7 @@ export abstract class FaceRun {
     return agent === "" ? base : `${base}/agents/${encodeURIComponent(agent)}`;
   }
 
-  /** Fetches over the connection that the user can break; records the id of the stream. */
+  /** Fetches over the connection that the user can break. Stores the id of the stream. */
   protected readonly fetch: Fetch = async (url, init) => {
     const response = await this.options.fetch(url, init);
     this.streamId = response.headers.get("x-stream-id") ?? this.streamId;
@@ -124,7 +124,7 @@ export abstract class FaceRun {
 
   #answer(): CapStreamAnswer {
     const { text, blocks } = this.transcript;
-    return { text, blocks, streamId: this.streamId, conversationId: this.said.conversationId };
+    return { text, blocks, streamId: this.streamId, conversationId: this.input.conversationId };
   }
 }
 
@@ -145,7 +145,7 @@ export async function* framesOf(
   }
 }
 
-/** A JSON object; nothing if it is none. */
+/** Parses a JSON object; undefined for anything else. */
 export function objectOf(data: string): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(data);
@@ -155,15 +155,18 @@ export function objectOf(data: string): Record<string, unknown> | undefined {
   }
 }
 
-/** Why a gateway does not start a run; `told` is what its body says, if that is a failure. */
+/**
+ * The error for a run that the gateway refused. `told` is the failure in the response's body, if
+ * there is one.
+ */
 export function refusal(
   status: number,
-  told: ReturnType<typeof parseAGUIError>,
+  failure: ReturnType<typeof parseAGUIError>,
   face: string,
 ): unknown {
-  if (status === 404 && (told === null || told.kind === "route_not_found")) {
+  if (status === 404 && (failure === null || failure.kind === "route_not_found")) {
     const message = `This gateway does not serve ${face}. Choose CAP, or update the gateway.`;
     return { code: "CAPABILITY_NOT_FOUND", message, http_status: 404 };
   }
-  return told ?? new CAPRuntimeError({ status });
+  return failure ?? new CAPRuntimeError({ status });
 }

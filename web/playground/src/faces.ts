@@ -1,5 +1,5 @@
-// The faces that the page speaks, one row each. CAP is the package's own hook; the others are
-// runs of their own.
+// The faces of the page, one row each. CAP uses the package's own hook. The others are subclasses
+// of FaceRun.
 import { AguiRun } from "./agui/run.js";
 import { AiSdkRun } from "./ai-sdk/run.js";
 import type { FaceRun } from "./face-run.js";

@@ -1,4 +1,4 @@
-// What unknown JSON is, asked without trusting it.
+// Type checks for unknown JSON.
 
 export function isText(value: unknown): value is string {
   return typeof value === "string";

@@ -1,27 +1,28 @@
-// The line between page and gateway, and the ways to break it. The page cuts only its own requests.
+// The connection between page and gateway, and the ways to break it. The page breaks only its own
+// requests.
 import { Decoder, type Fetch, hasData } from "capstan";
 
-/** Enough for a reader to take what has come, in milliseconds. */
+/** The time that a reader needs to take received bytes, in milliseconds. */
 const READ_ON = 5;
 const CUT = "you cut the connection";
-/** After these a run is over, and there is nothing left to cut. */
+/** Events that end a run. After them there is nothing to cut. */
 const LAST =
   /^\[DONE\]$|"op":"(CLOSE|close)"|"type":"(RUN_(FINISHED|ERROR)|response\.(completed|incomplete|failed)|finish|abort|error)"/;
 
-/** How the line misbehaves. */
+/** The configured faults of the connection. */
 export interface Trouble {
-  /** Cut after so many packets; 0 for never. */
+  /** Cut after this many packets; 0 for never. */
   cutEvery: number;
-  /** On resuming, forget the place and ask for everything again: repeats come, and are dropped. */
+  /** Forget the cursor on a resume, so that everything is sent again and repeats are dropped. */
   isForgetful: boolean;
 }
 
 export interface LineListener {
-  /** The page cut its own request. */
+  /** Called when the page cuts its own request. */
   onCut: () => void;
-  /** A frame as it came. */
+  /** Called for each frame, with its lines. */
   onFrame: (lines: readonly string[]) => void;
-  /** One of several gateways answers: this one. */
+  /** Called with the id of the gateway that answered, if there are several. */
   onServed?: (by: string) => void;
 }
 
@@ -35,7 +36,7 @@ export class Line {
   constructor(readonly listener: LineListener) {}
 
   readonly fetch: Fetch = async (url, init) => {
-    // Stopping a run is not part of the line that is broken.
+    // The request that stops a run is never cut.
     if (init.method === "DELETE") return fetch(url, init);
     const request = new AbortController();
     init.signal?.addEventListener("abort", () => request.abort(init.signal?.reason), {
@@ -55,19 +56,19 @@ export class Line {
     return this.#listened(response, request);
   };
 
-  /** Cuts the connection that is open. */
+  /** Cuts the open connection. */
   cut(): void {
     if (!this.#request || this.#request.signal.aborted) return;
     this.listener.onCut();
     this.#request.abort(new Error(CUT));
   }
 
-  /** Nothing is open any more. */
+  /** Forgets the connection, because nothing is open. */
   rest(): void {
     this.#request = undefined;
   }
 
-  /** An address may say where it is read on, too. */
+  /** The cursor may also be in the URL. */
   #place(url: string): string {
     return this.trouble.isForgetful ? url.replace(/&starting_after=\d+/, "") : url;
   }
@@ -81,7 +82,7 @@ export class Line {
   }
 
   /**
-   * Passes on frame by frame, so that a cut comes after exactly so many packets, however many
+   * Forwards frame by frame, so that a cut comes after the exact number of packets, however many
    * arrive at once.
    */
   #listened(response: Response, request: AbortController): Response {
@@ -92,7 +93,7 @@ export class Line {
     const watch = new TransformStream<Uint8Array, Uint8Array>({
       transform: (bytes, controller) => {
         decoder.push(bytes);
-        // Heartbeats are part of no frame, but say that the line is alive.
+        // Heartbeats belong to no frame, but they show that the connection is alive.
         controller.enqueue(encoder.encode(":\n"));
         for (let frame = decoder.takeAny(); frame && !this.#isSpent; frame = decoder.takeAny()) {
           this.listener.onFrame(frame.lines);
@@ -100,7 +101,8 @@ export class Line {
           if (hasData(frame) && !LAST.test(frame.data)) this.#counted(request);
         }
       },
-      // All of it may have come before the cut; that makes no difference to whoever reads.
+      // The body may have arrived completely before the cut. For the reader that makes no
+      // difference.
       flush: async (controller) => {
         if (!this.#isSpent) return;
         await new Promise((resolve) => setTimeout(resolve, READ_ON));
@@ -119,7 +121,8 @@ export class Line {
   #counted(request: AbortController): void {
     this.#count += 1;
     if (!this.#isSpent) return;
-    // What was passed on must be read before the line goes: an aborted stream loses what it holds.
+    // The reader must take what was forwarded before the abort, because an abort drops buffered
+    // data.
     setTimeout(() => {
       this.#markOnce();
       request.abort(new Error(CUT));
@@ -131,7 +134,7 @@ export class Line {
     this.#isMarked = true;
   }
 
-  /** Nothing more passes, though more may have come. */
+  /** The quota until the cut is used up. Nothing more is forwarded. */
   get #isSpent(): boolean {
     return this.trouble.cutEvery > 0 && this.#count >= this.trouble.cutEvery;
   }

@@ -2,11 +2,9 @@
 import { useSyncExternalStore } from "react";
 
 export interface Loaded<T> {
-  /**
-   * Loads it, once. A part that could not be loaded is asked for again by the next who needs it.
-   */
+  /** Loads the part once. After a failure, the next call tries again. */
   load: () => Promise<void>;
-  /** The part; undefined while it is not there. */
+  /** The part; undefined until it is loaded. */
   use: () => T | undefined;
 }
 

@@ -1,11 +1,11 @@
-// What happened on the line, for the timeline and the frames: a store outside React, told about
-// in one go per frame.
+// The events of the connection, for the timeline and the list of frames. A store outside React,
+// which updates React once per frame.
 import { useSyncExternalStore } from "react";
 
 /** One mark on the timeline. */
 export interface Mark {
   kind: "delta" | "event" | "error" | "close" | "cut" | "retry" | "resume" | "repeat" | "connect";
-  /** Since the run began, in milliseconds. */
+  /** Milliseconds since the run began. */
   at: number;
   label: string;
 }
@@ -14,14 +14,14 @@ export interface LogView {
   marks: readonly Mark[];
   frames: readonly string[];
   counts: Readonly<Record<Mark["kind"], number>>;
-  /** The gateway that answered last, where there are several. */
+  /** The gateway that answered last, if there are several. */
   servedBy: string;
 }
 
-/** More than these are not kept: a long run must not fill the tab. */
+/** The most marks, so that a long run does not fill the tab's memory. */
 const MARKS = 2000;
 const FRAMES = 500;
-/** A label is one line; a message can be anything. */
+/** The longest label, because a message can be of any length. */
 const LABEL = 200;
 
 const NONE: LogView["counts"] = {

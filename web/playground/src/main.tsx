@@ -8,14 +8,14 @@ import { App } from "./App.js";
 import { loadMarkdown } from "./markdown/Markdown.js";
 import { Boundary } from "./show/Boundary.js";
 
-/** The last resort: what broke is outside of every answer. */
+/** The last resort for an error outside of all answers. */
 const broken = (
   <p className="broken" role="alert">
-    The page broke. <a href="/">Load it again</a>; runs go on at the gateway meanwhile.
+    The page broke. <a href="/">Load it again</a>; runs continue at the gateway.
   </p>
 );
 
-// At once: an answer will need it.
+// Loaded at once, because the first answer needs it.
 void loadMarkdown();
 
 const root = document.getElementById("root");

@@ -1,10 +1,10 @@
-// What cannot be shown otherwise, as text: total, and of bounded length, whatever came over the
-// line.
+// Renders a value of any form as text of bounded length.
 
-/** More than a person reads. */
+/** The longest text, in characters. */
 const LONGEST = 20_000;
 /**
- * Beyond this it is not indented: an indent grows with the depth, so that its cost is not linear.
+ * The longest text that is indented, because indentation of deep nesting is not linear in the
+ * length.
  */
 const PRETTY = 2_000;
 
@@ -15,12 +15,12 @@ export function raw(value: unknown): string {
     const text = JSON.stringify(value) ?? String(value);
     return clipped(text.length > PRETTY ? text : (JSON.stringify(value, null, 2) ?? text));
   } catch {
-    // Text that nests very deeply is read without a stack, but not written.
+    // Deeply nested JSON can be parsed without a stack, but not serialised.
     return "It is nested too deeply to be shown. The raw frames hold it.";
   }
 }
 
-/** The type that an event names, as far as it does. */
+/** The type of an event, if it has one. */
 export function typeOf(event: unknown): string | undefined {
   const type = (event as { type?: unknown } | null | undefined)?.type;
   return typeof type === "string" && type !== "" ? type.slice(0, 60) : undefined;

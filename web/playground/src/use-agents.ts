@@ -1,4 +1,4 @@
-// Which agents the gateway has, and whether it wants a key.
+// Loads the agents of the gateway, and finds out whether it needs a key.
 import { parseAGUIError } from "capstan";
 import { useEffect, useState } from "react";
 
@@ -6,11 +6,11 @@ import { authorization, keepKey, storedKey } from "./authorization.js";
 
 export interface Agents {
   names: readonly string[];
-  /** The gateway has answered: the key, if it wants one, is right. */
+  /** The gateway has answered, so the key is right if it needs one. */
   isKnown: boolean;
   key: string;
   setKey: (key: string) => void;
-  /** A key is wanted, because of this. */
+  /** Why a key is needed. */
   complaint: string | null;
 }
 
@@ -50,7 +50,7 @@ async function load(key: string, signal: AbortSignal): Promise<string[]> {
   if (response.status === 401 || response.status === 403) {
     throw new Error(parseAGUIError(await response.text())?.message ?? "The key was refused.");
   }
-  // An older gateway has no list; its default agent answers all the same.
+  // An older gateway has no list of agents. Its default agent answers.
   if (!response.ok) return [];
   const { agents } = (await response.json()) as { agents: { name: string }[] };
   return agents.map(({ name }) => name);

@@ -1,5 +1,5 @@
-// The conversation that is open: turns so far and the one that runs, in any face, over a line
-// that can be broken.
+// The open conversation: its turns and its open run, in any face, over a connection that the user
+// can break.
 import {
   CapClient,
   describeNotice,
@@ -23,8 +23,8 @@ import type { TurnData } from "./show/Turn.js";
 import { useFaceStream } from "./use-face-stream.js";
 
 /**
- * Longer waits are not slept through: the page counts down, and a person decides. A gateway that
- * leaves asks for a second.
+ * The longest wait that the client waits itself. For longer waits the page counts down, and the
+ * user decides. A gateway that shuts down asks for a second.
  */
 const MAX_WAIT = 1_500;
 
@@ -32,9 +32,9 @@ export interface Setup {
   agent: string;
   face: Face;
   apiKey: string;
-  /** As it was when it was opened. */
+  /** Its state when it was opened. */
   before: Conversation;
-  /** Keeps what has become of it. */
+  /** Stores changes of the conversation. */
   onKeep: (changed: Omit<Conversation, "id" | "name">) => void;
 }
 
@@ -62,7 +62,7 @@ export function useConversation({ agent, face, apiKey, before, onKeep }: Setup) 
   });
   const base = `${location.origin}/v1`;
   const route = agent === "" ? "" : `/agents/${encodeURIComponent(agent)}`;
-  // Warnings are shown in the answer; the console need not have them, too.
+  // The answer shows warnings, so they are not logged as well.
   const client = useMemo(
     () =>
       new CapClient(base, apiKey, {
@@ -116,7 +116,7 @@ export function useConversation({ agent, face, apiKey, before, onKeep }: Setup) 
   };
   const turns = turn ? [...past, turn] : past;
 
-  /** A reload finds the run that was under way. */
+  /** After a reload, resumes the run that was open. */
   const comeBack = useEffectEvent(() => {
     const run = before.current;
     if (!run) return;
@@ -126,7 +126,7 @@ export function useConversation({ agent, face, apiKey, before, onKeep }: Setup) 
   });
   useEffect(() => {
     comeBack();
-    // What fails in this conversation says nothing of the next.
+    // Toasts of this conversation are removed when another one is opened.
     return () => dismiss();
   }, [dismiss]);
 
@@ -140,16 +140,16 @@ export function useConversation({ agent, face, apiKey, before, onKeep }: Setup) 
     keep();
   }, [agent, current, face, isOver, isRewritten, past, session, streamId]);
 
-  const begin = (said: Omit<Running, "face">, earlier: readonly TurnData[]) => {
+  const begin = (running: Omit<Running, "face">, earlier: readonly TurnData[]) => {
     setPast(earlier);
     dismiss();
     log.begin();
-    setCurrent({ ...said, face });
+    setCurrent({ ...running, face });
     (face === "cap" ? other : cap).reset();
   };
   /**
-   * Asks after these turns. If others were taken back the gateway is told all, in a session of its
-   * own.
+   * Sends a question after these turns. If turns were removed, the request has the whole
+   * conversation and a new session.
    */
   const ask = (
     question: string,
@@ -168,7 +168,7 @@ export function useConversation({ agent, face, apiKey, before, onKeep }: Setup) 
   };
   const send = (question: string) =>
     ask(question, turns, isRewritten, isRewritten ? newId() : session);
-  /** Takes a turn back, with all that followed, and asks something in its place. */
+  /** Removes a turn and all later ones, and sends a question in its place. */
   const rewrite = (id: string, question: string) => {
     const earlier = turns.slice(
       0,
@@ -176,10 +176,10 @@ export function useConversation({ agent, face, apiKey, before, onKeep }: Setup) 
     );
     ask(question, earlier, earlier.length > 0, newId());
   };
-  const answer = (resume: readonly ResumeEntry[], said: string) => {
-    begin({ id: newId(), question: said, isAnswer: true }, turns);
+  const answer = (resume: readonly ResumeEntry[], text: string) => {
+    begin({ id: newId(), question: text, isAnswer: true }, turns);
     if (face === "cap") cap.answer(resume, session);
-    // Only the AI SDK wants to see the message that asked.
+    // Only the AI SDK's protocol needs the message that asked.
     else
       other.begin(face, {
         conversationId: session,
@@ -189,7 +189,7 @@ export function useConversation({ agent, face, apiKey, before, onKeep }: Setup) 
   };
   resend.current = () => {
     dismiss();
-    // A run that waits for its client goes on; any other failure needs a new question.
+    // A waiting run continues; after any other failure the question is sent again.
     if (!stream.retry()) send(turns.filter(({ isAnswer }) => !isAnswer).at(-1)?.question ?? "");
   };
   const retry = useCallback(() => resend.current(), []);
@@ -197,24 +197,24 @@ export function useConversation({ agent, face, apiKey, before, onKeep }: Setup) 
   return { turns, isRunning, send, rewrite, answer, retry, stop, line, log };
 }
 
-/** The turn that runs, or ran last. */
+/** The open turn, or the last one. */
 interface Running {
   id: string;
   question: string;
-  /** What was said answers what a run asked. */
+  /** The message answers a question of a run. */
   isAnswer?: boolean;
   face: Face;
 }
 
-/** A request that brings the conversation along, in place of what the gateway has stored of it. */
+/** Adds the whole conversation to a request, in place of the stored one. */
 function withMessages(request: Envelope, messages: readonly Message[]): Envelope {
-  const said = messages.map(({ role, content }) => ({ role, parts: [{ type: "text", content }] }));
-  return { ...request, payload: { ...request.payload, payload: { messages: said } } } as Envelope;
+  const all = messages.map(({ role, content }) => ({ role, parts: [{ type: "text", content }] }));
+  return { ...request, payload: { ...request.payload, payload: { messages: all } } } as Envelope;
 }
 
 /**
- * The conversation for faces whose clients bring it along. As at the gateway, what failed or was
- * stopped is not part of it.
+ * The conversation for faces whose clients send all of it. As in the gateway, failed and stopped
+ * turns are left out.
  */
 function messagesOf(turns: readonly TurnData[]): Message[] {
   return turns.flatMap(({ id, question, state }) => {
@@ -226,7 +226,7 @@ function messagesOf(turns: readonly TurnData[]): Message[] {
   });
 }
 
-/** Half of a character can be told in JSON, and nobody has to take it back. */
+/** Replaces lone surrogates, which JSON allows and servers may refuse. */
 function wellFormed(text: string): string {
   return text.replace(/\p{Surrogate}/gu, "\ufffd");
 }

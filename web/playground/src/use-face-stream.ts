@@ -1,14 +1,14 @@
-// Runs of any face but CAP as React state, in the shape of useCapStream, so that the page need
-// not care which face it speaks.
+// Runs of any face except CAP as React state, in the form of useCapStream, so that the page works
+// with all faces alike.
 import type { CapStream, CapStreamState } from "capstan/react";
 import { useEffect, useMemo, useRef, useState } from "react";
 
-import type { FaceOptions, FaceRun, Said } from "./face-run.js";
+import type { FaceOptions, FaceRun, RunInput } from "./face-run.js";
 import { type Face, FACES } from "./faces.js";
 
 export interface FaceStream extends Pick<CapStream, "state" | "retry" | "stop" | "reset"> {
-  /** Asks for a run, or follows one that is there. */
-  begin: (face: Exclude<Face, "cap">, said: Said) => void;
+  /** Starts a run, or follows an existing one. */
+  begin: (face: Exclude<Face, "cap">, input: RunInput) => void;
 }
 
 export function useFaceStream(
@@ -25,9 +25,9 @@ export function useFaceStream(
 
   const actions = useMemo(
     () => ({
-      begin: (face: Exclude<Face, "cap">, said: Said) => {
+      begin: (face: Exclude<Face, "cap">, input: RunInput) => {
         current.current?.end();
-        current.current = new FACES[face].Run(said, latest, setState);
+        current.current = new FACES[face].Run(input, latest, setState);
         void current.current.follow();
       },
       retry: () => current.current?.again() ?? false,

@@ -1,5 +1,5 @@
-// Whether there is a console at this address that this key opens. Where the gateway has it on
-// addresses of its own, there is none at this one.
+// Whether this address has a console that accepts this key. A gateway may serve its console at
+// another address.
 import { useEffect, useState } from "react";
 
 import { authorization } from "./authorization.js";

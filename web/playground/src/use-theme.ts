@@ -1,4 +1,4 @@
-// Light or dark: the system's choice, until a person has another.
+// Light or dark: the system's setting, unless the user chose one.
 import { useEffect, useState, useSyncExternalStore } from "react";
 
 const STORED = "capstan-theme";
@@ -17,7 +17,7 @@ export function useTheme(): [Theme, () => void] {
   return [theme, toggle];
 }
 
-/** The theme that is shown, for what is painted and not styled. */
+/** The present theme, for canvases. */
 export function useShownTheme(): string {
   return useSyncExternalStore(watch, () => document.documentElement.dataset["theme"] ?? "");
 }

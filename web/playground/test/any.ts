@@ -1,7 +1,7 @@
-// What an agent may send: anything. Values that are nearly right, and values that are not.
+// Random agent output: values that are nearly valid, and values that are not.
 import fc from "fast-check";
 
-/** Text with more marks than words. */
+/** Text with more markup than words. */
 export const anyText = fc.oneof(
   fc.string({
     unit: fc.constantFrom(..."ab1 \n\t`*_[]()!>#-+|~:/.\\<&\r\u2028ü🦀"),
@@ -36,7 +36,7 @@ export const anyText = fc.oneof(
   fc.string({ unit: "binary" }),
 );
 
-/** Any JSON, with members that would deceive whoever trusts them. */
+/** Any JSON, with members that deceive code without checks. */
 export const anyValue: fc.Arbitrary<unknown> = fc.oneof(
   { weight: 20, arbitrary: fc.jsonValue() },
   { weight: 20, arbitrary: anyText },
@@ -62,13 +62,13 @@ export const anyValue: fc.Arbitrary<unknown> = fc.oneof(
   { weight: 1, arbitrary: fc.constant(20_000).map(deep) },
 );
 
-/** Nested as deeply as the JSON parser lets through; few writers can follow. */
+/** Nested as deeply as the JSON parser allows. Few serialisers can write it. */
 function deep(depth: number): unknown {
   return JSON.parse("[".repeat(depth) + "]".repeat(depth));
 }
 
 /**
- * An object that is nearly `sample`: some of its members, at any depth, are something else or gone.
+ * An object that is nearly `sample`: some of its members, at any depth, are replaced or missing.
  */
 export function nearly(sample: unknown): fc.Arbitrary<unknown> {
   if (typeof sample !== "object" || sample === null)
@@ -89,7 +89,7 @@ const event = (type: string, data: unknown) => ({
   data,
 });
 
-/** One of each event, as it should be. */
+/** One valid example of each event. */
 export const EVENTS = [
   event("CITATION_BLOCK", {
     citations: [
@@ -143,7 +143,7 @@ const AGUI_NAMES: Readonly<Record<string, string>> = {
   user_error: "user_error",
 };
 
-/** One of each AG-UI event that says something. */
+/** One example of each AG-UI event with content. */
 export const AGUI_EVENTS = [
   { type: "RUN_STARTED", threadId: "t", runId: "r" },
   { type: "TEXT_MESSAGE_START", messageId: "m", role: "assistant" },
@@ -192,7 +192,7 @@ export const AGUI_EVENTS = [
   },
 ];
 
-/** One of each event of a response that says something. */
+/** One example of each response event with content. */
 export const RESPONSE_EVENTS = [
   {
     type: "response.created",
@@ -225,7 +225,7 @@ export const RESPONSE_EVENTS = [
   },
 ];
 
-/** One of each chunk of the AI SDK's. */
+/** One example of each chunk of the AI SDK. */
 export const CHUNKS = [
   { type: "start", messageId: "m" },
   { type: "text-delta", id: "1", delta: "Hello" },

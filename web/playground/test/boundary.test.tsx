@@ -1,6 +1,5 @@
 // @vitest-environment happy-dom
-// A part that breaks costs itself only, and gets another chance when there is something new to
-// show.
+// A part that fails to render is replaced alone, and is rendered again when its data change.
 import { act, type ReactNode } from "react";
 import { createRoot, type Root } from "react-dom/client";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";

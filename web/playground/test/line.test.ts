@@ -1,12 +1,12 @@
-// The line: it is cut after exactly so many packets, however they come, and only on the page's
-// side.
+// The connection is cut after the exact number of packets, however they arrive, and only by the
+// page.
 import { afterEach, expect, test, vi } from "vitest";
 
 import { Line } from "../src/line.js";
 
 afterEach(() => vi.unstubAllGlobals());
 
-/** A server that answers with all frames at once and goes on where a cursor says. */
+/** A server that sends all frames at once, and resumes at a cursor. */
 function serve(total: number, by?: string): { cursors: (string | null)[] } {
   const cursors: (string | null)[] = [];
   vi.stubGlobal("fetch", async (_: string, init: RequestInit) => {

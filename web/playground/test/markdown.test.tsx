@@ -1,4 +1,4 @@
-// Markdown becomes elements, and nothing else: no HTML, no script, no address that could be one.
+// Markdown becomes elements only: no HTML, no script, no dangerous address.
 import fc from "fast-check";
 import { renderToStaticMarkup } from "react-dom/server";
 import { expect, test } from "vitest";
@@ -12,7 +12,7 @@ await loadMarkdown();
 
 const shown = (text: string) =>
   renderToStaticMarkup(<Markdown text={text} />).replace(/^<div class="prose">|<\/div>$/g, "");
-/** Without the direction of blocks and what surrounds code, which tests of their own look at. */
+/** Without text direction and the frame of code blocks, which have their own tests. */
 const html = (text: string) =>
   shown(text)
     .replaceAll(/ (dir="\w+"|tabindex="0")/g, "")
@@ -132,7 +132,7 @@ test("a text that grows shows what the whole text shows, wherever it was broken 
     anyText.filter((text) => !defines.test(text)),
     fc.array(fc.nat(300)),
   );
-  // Within a block, lines count from where it was parsed.
+  // Within a block, lines count from its first line.
   const told = (blocks: unknown) =>
     JSON.stringify(blocks, (name, value: unknown) => (name === "map" ? undefined : value));
   const same = ([text, cuts]: [string, number[]]) => {
@@ -218,7 +218,7 @@ test("only pictures that bring their own bytes are shown, and no drawings", () =
   expect(safeMedia("data:text/html;base64,aGk=")).toBeUndefined();
 });
 
-// A parser that tries every way to read these never comes to an end.
+// A parser that tries all alternatives would not finish.
 test("long and odd texts are read once", () => {
   for (const text of [
     "*".repeat(5000),

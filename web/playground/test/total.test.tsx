@@ -1,5 +1,5 @@
-// Any text and any event has a rendering: nothing throws, nothing hangs, and nothing nests
-// without end. On the server's renderer, where no boundary catches anything.
+// Every text and every event can be rendered: nothing throws, nothing hangs, and nesting is
+// bounded. Uses the server's renderer, where no error boundary hides a failure.
 import { type StreamPacket, Transcript } from "capstan";
 import fc from "fast-check";
 import { renderToStaticMarkup } from "react-dom/server";
@@ -16,7 +16,7 @@ import { raw } from "../src/raw.js";
 import { Turn } from "../src/show/Turn.js";
 import { AGUI_EVENTS, anyText, anyValue, CHUNKS, EVENTS, nearly, RESPONSE_EVENTS } from "./any.js";
 
-/** Quotes within quotes, marks within marks, and the few elements around them. */
+/** The deepest nesting of quotes and markup, with the elements around them. */
 const DEEPEST = 24;
 
 await loadMarkdown();
@@ -35,10 +35,10 @@ function depthOf(markup: string): number {
   return deepest;
 }
 
-/** Seconds of processor time that one of them may take in the soak. */
+/** The most processor time for one rendering in the soak, in seconds. */
 const MOST = 10;
 
-/** Renders it. The soak also measures how long that takes; a busy machine makes no difference. */
+/** Renders. The soak also measures processor time, so a busy machine makes no difference. */
 function expectQuick(render: () => void): void {
   const before = process.cpuUsage();
   render();
@@ -75,7 +75,7 @@ test("no word is lost, whatever marks stand around it", () => {
   );
 });
 
-/** Of longer paragraphs the marks are text. */
+/** Markup of longer paragraphs stays text. */
 const FITTING = LONGEST - 10;
 const MARKS = [
   "[",
@@ -96,7 +96,7 @@ const MARKS = [
   "https://",
   "&<",
 ];
-/** These are shown as something each time: the elements are what costs. */
+/** These are always rendered as something, because elements are expensive. */
 const PIECES = [
   "[a](",
   "[](x(",
@@ -128,8 +128,8 @@ test.each([
 });
 
 /**
- * Many that open, one that closes, and a long way from there: what stands behind it is read once,
- * not for each.
+ * Many openings and one distant closing: the text behind it is parsed once, not once for each
+ * opening.
  */
 test.each(["()", "x", "(x)", "[b](c"])("brackets that share an end, before %j", (tail) => {
   expectQuick(() => {
@@ -228,7 +228,7 @@ test("what does not fit is shown as it came, and its neighbours as they should b
     transcript.take({ seq: n + 1, op: "EVENT", p } as unknown as StreamPacket),
   );
   const markup = shown(transcript);
-  expect(markup).toContain("CITATION_BLOCK, as it came");
+  expect(markup).toContain("CITATION_BLOCK, unchanged");
   expect(markup).toContain("&quot;title&quot;: &quot;no address&quot;");
   expect(markup).toContain("<strong>bold</strong>");
 });

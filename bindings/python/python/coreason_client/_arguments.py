@@ -16,12 +16,12 @@ MAX_COUNT = 2**32 - 1
 
 
 def wrong(name: str, expected: str, found: Any) -> CAPValidationError:
-    """The exception of an argument that is not what it should be."""
+    """The exception for an invalid argument."""
     return CAPValidationError(name, f"expected {expected}, found {_shown(found)}")
 
 
 def _shown(value: Any) -> str:
-    """What is short and harmless is shown; anything else may be long, or a secret."""
+    """Shows a short, harmless value; any other may be long or a secret."""
     is_plain = value is None or isinstance(value, (bool, int, float, str))
     return (
         repr(value)
@@ -31,7 +31,7 @@ def _shown(value: Any) -> str:
 
 
 def text(name: str, value: Any, expected: str = "text") -> str:
-    """A `str`, and nothing that merely looks like one."""
+    """A `str`."""
     if not isinstance(value, str):
         raise wrong(name, expected, value)
     return unicode(name, value)
@@ -61,7 +61,7 @@ def agent(value: Any) -> str | None:
 
 
 def base_url(value: Any) -> str:
-    """Where the server is."""
+    """The URL of the server."""
     expected = "http://host:port or https://host"
     url = text("base_url", value, expected)
     if not url.startswith(("http://", "https://")):
@@ -127,7 +127,7 @@ def flag(name: str, value: Any) -> bool:
 
 
 def headers(value: Any) -> list[tuple[str, str]]:
-    """Names and values; whether a header can carry them is the native half's to say."""
+    """Names and values. The native half checks whether they are valid headers."""
     if value is None:
         return []
     if not isinstance(value, Mapping):
@@ -139,7 +139,7 @@ def headers(value: Any) -> list[tuple[str, str]]:
 
 
 def http_client(value: Any, is_async: bool) -> Any:
-    """A client of httpx's, of the right kind."""
+    """An httpx client of the right kind."""
     from inspect import iscoroutinefunction
 
     kind, other = (

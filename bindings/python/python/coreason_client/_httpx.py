@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 Step = Callable[[str, Any], None]
 
 PROBLEM_BYTES = 64 * 1024
-"""A refusal's body is read up to this: a problem is small."""
+"""The most bytes that are read of a refusal's body."""
 ANSWER_BYTES = 64 * 1024 * 1024
-"""An answer in one object is read up to this."""
+"""The most bytes of a collected answer."""
 
 
 class Way:
-    """Where requests go, and with which headers."""
+    """The addresses and headers of requests."""
 
     def __init__(self, base_url: str, api_key: str, settings: Settings, http: Any) -> None:
         self._base = base_url
@@ -53,7 +53,7 @@ class Way:
         return f"{self._base}/{path.lstrip('/')}"
 
     def stream_url(self, stream_id: UUID | str) -> str:
-        """Where a stream is watched and stopped."""
+        """The URL at which a stream is watched and stopped."""
         return self._versioned(f"/streams/{quote(str(stream_id))}")
 
     def _versioned(self, path: str) -> str:
@@ -62,7 +62,7 @@ class Way:
         return self.url(f"{version}{path}")
 
     def post(self, prepared: _core.Prepared, agent: str | None) -> tuple[_core.Machine, None, Step]:
-        """A run's machine, and what drives it."""
+        """The machine of a run, and its driver."""
         machine = self._machine(prepared.profile)
         return machine, None, SyncDriver(machine, self._http, self._posting(prepared, agent)).step
 
@@ -74,7 +74,7 @@ class Way:
         return machine, AsyncDriver(machine, self._http, self._posting(prepared, agent))
 
     def attach(self, cursor: str) -> tuple[_core.Machine, None, Step]:
-        """A viewer's machine, and what drives it."""
+        """The machine of a viewer, and its driver."""
         machine, request = self._viewing(cursor)
         return machine, None, SyncDriver(machine, self._http, request).step
 
@@ -84,7 +84,7 @@ class Way:
         return machine, AsyncDriver(machine, self._http, request)
 
     def exchange(self, method: str, url: str) -> str:
-        """One request, one whole answer."""
+        """One request and its whole response."""
         try:
             response = _send(self._http, self._asking(method, url))
             try:
@@ -108,7 +108,7 @@ class Way:
         return self._answer(response, body)
 
     def read(self, text: str) -> dict[str, Any]:
-        """An answer that must be an object."""
+        """Decodes an answer that must be an object."""
         try:
             answer = json.loads(text)
         except ValueError as error:
@@ -140,7 +140,7 @@ class Way:
         return _verdict(machine)
 
     def _judge(self) -> _core.Machine:
-        """A call that is not tried again: it finds the exception for what happened."""
+        """Finds the exception for a call that is not retried."""
         return _core.Machine(
             {**self._settings, "max_retries": 0, "resume_patience": 0.0}, address=self._address
         )
@@ -192,7 +192,7 @@ def _limit(response: httpx.Response) -> int:
 
 
 def _beginning(response: httpx.Response) -> bytes:
-    """A body up to its limit. The rest is not fetched: its size is unknown."""
+    """A body up to its limit. The rest is not read, because its size is unknown."""
     body, limit = bytearray(), _limit(response)
     for chunk in response.iter_bytes():
         body += chunk
@@ -246,7 +246,7 @@ class _Driver:
 
 
 def _lost(machine: _core.Machine, error: Exception) -> None:
-    """Tells the machine what happened to a connection."""
+    """Reports a lost connection to the machine."""
     words = f"{type(error).__name__}: {error}".rstrip(": ")
     if isinstance(error, (httpx.TimeoutException, asyncio.TimeoutError)):
         machine.timed_out(words)
@@ -259,7 +259,7 @@ def _lost(machine: _core.Machine, error: Exception) -> None:
 
 
 class SyncDriver(_Driver):
-    """Does one thing at a time, blocking."""
+    """Performs one action at a time, blocking."""
 
     _chunks: Iterator[bytes]
 
@@ -308,7 +308,7 @@ class SyncDriver(_Driver):
 
 
 class AsyncDriver(_Driver):
-    """Does one thing at a time, for asyncio."""
+    """Performs one action at a time, for asyncio."""
 
     _chunks: AsyncIterator[bytes]
 

@@ -11,5 +11,5 @@ logger = logging.getLogger("coreason_client")
 
 
 def log(is_warning: bool, text: str) -> None:
-    """Says what happened between packets; the native half calls this."""
+    """Logs an event between packets. The native half calls this."""
     logger.log(logging.WARNING if is_warning else logging.DEBUG, "%s", text)

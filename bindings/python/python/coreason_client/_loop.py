@@ -12,7 +12,7 @@ def running_loop(
     remedy: str = "use CAPClient in a thread: "
     "await trio.to_thread.run_sync(lambda: client.chat(message).text())",
 ) -> AbstractEventLoop:
-    """The loop that runs here."""
+    """The running event loop."""
     import asyncio
 
     try:
@@ -25,7 +25,7 @@ def running_loop(
 
 
 async def sleep(seconds: float) -> None:
-    """`asyncio.sleep`, with the same words for another loop."""
+    """`asyncio.sleep`, with the same error under another loop."""
     import asyncio
 
     running_loop()

@@ -29,19 +29,19 @@ class Finder:
 
     @classmethod
     def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Ours, if it is one of the RFCs' names."""
+        """Our module, if the name is one of the RFCs'."""
         if name in PACKAGES or name in MODULES:
             return ModuleSpec(name, cls, is_package=name in PACKAGES)  # type: ignore[arg-type]
         return None
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> ModuleType | None:
-        """An ordinary one: a package stays empty, a module is replaced."""
+        """Creates an ordinary module. A package stays empty, a module is replaced."""
         return None
 
     @staticmethod
     def exec_module(module: ModuleType) -> None:
-        """Puts our own module in its place, so that there is one of each class."""
+        """Replaces the module by ours, so that each class exists once."""
         ours = MODULES.get(module.__name__)
         if ours is not None:
             sys.modules[module.__name__] = import_module(ours)

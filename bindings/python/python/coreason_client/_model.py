@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 UUID_LIKE = re.compile(r"(urn:uuid:)?\{?[0-9a-f-]{30,}\}?", re.IGNORECASE)
-"""A UUID, or one with a slip in it."""
+"""A UUID, or a text that looks like one."""
 
 
 def to_jsonable(value: Any) -> Any:
-    """What `json` does not know itself: our models, pydantic's, ids, times, other mappings."""
+    """Converts what `json` cannot: our models, pydantic's, ids, times, other mappings."""
     if isinstance(value, Model):
         return value.to_dict()
     if isinstance(value, UUID):
@@ -65,12 +65,12 @@ def to_json_text(value: Any) -> str:
 
 
 def to_datetime(text: str) -> datetime:
-    """RFC 3339, as the wire has it; `fromisoformat` reads no `Z` before 3.11."""
+    """Parses RFC 3339. `fromisoformat` does not accept `Z` before 3.11."""
     return datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
 
 
 def from_datetime(value: datetime) -> str:
-    """A time without an offset is taken as local, as `datetime` itself does."""
+    """Encodes a time. Without an offset it counts as local, as in `datetime`."""
     if value.tzinfo is None:
         value = value.astimezone()
     text = value.isoformat()
@@ -83,7 +83,7 @@ def now() -> datetime:
 
 
 def to_uuid(name: str, value: Any) -> UUID:
-    """An id as the protocol has it."""
+    """Converts an id to a UUID."""
     if isinstance(value, UUID):
         return value
     try:
@@ -104,7 +104,7 @@ def to_session(name: str, value: Any) -> UUID:
 
 
 class Model:
-    """A frozen value of the wire."""
+    """A frozen value of the protocol."""
 
     __slots__ = ("__weakref__",)
 
@@ -113,14 +113,14 @@ class Model:
     _fields: ClassVar[tuple[str, ...]]
     """Its members, in the order of the wire."""
     _readers: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
-    """How members that are more than JSON are read."""
+    """The converters of members that are more than JSON."""
 
     def _set(self, members: Mapping[str, Any]) -> None:
         for name in self._fields:
             object.__setattr__(self, name, members.get(name))
 
     def _check(self, members: Mapping[str, Any]) -> None:
-        """Lets Rust judge what a constructor was given, and takes over the canonical form."""
+        """Checks the arguments of a constructor in Rust, and uses the canonical form."""
         given = {name: value for name, value in members.items() if value is not None}
         self._read(json.loads(_core.check("v1", self._name, to_json_text(given))))
 
@@ -135,7 +135,7 @@ class Model:
 
     @classmethod
     def _trusted(cls, document: Mapping[str, Any]) -> Self:
-        """A value whose document Rust has already judged."""
+        """Makes a value of a document that Rust has checked."""
         self = object.__new__(cls)
         self._read(document)
         return self
@@ -147,7 +147,7 @@ class Model:
         raise AttributeError(f"{type(self).__name__} is frozen: {name} cannot be deleted")
 
     def _members(self) -> dict[str, Any]:
-        """The members that are there."""
+        """The members that are set."""
         pairs = ((name, getattr(self, name)) for name in self._fields)
         return {name: value for name, value in pairs if value is not None}
 
@@ -172,7 +172,7 @@ class Model:
         return cls._trusted(json.loads(_core.check("v1", cls._name, text)))
 
     def model_dump(self, *, mode: str = "python", exclude_none: bool = False) -> dict[str, Any]:
-        """As pydantic spells it: a dict of Python values, or of JSON values with `mode="json"`."""
+        """Pydantic's method: a dict of Python values, or of JSON values with `mode="json"`."""
         if mode == "json":
             return self.to_dict()
         members = {name: _dumped(getattr(self, name)) for name in self._fields}
@@ -181,17 +181,17 @@ class Model:
         }
 
     def model_dump_json(self) -> str:
-        """As pydantic spells `to_json`."""
+        """Pydantic's name for `to_json`."""
         return self.to_json()
 
     @classmethod
     def model_validate(cls, value: Any) -> Self:
-        """As pydantic spells `from_dict`; a value of this model is returned as it is."""
+        """Pydantic's name for `from_dict`. A value of this model is returned unchanged."""
         return value if isinstance(value, cls) else cls.from_dict(value)
 
     @classmethod
     def model_validate_json(cls, text: str | bytes) -> Self:
-        """As pydantic spells `from_json`."""
+        """Pydantic's name for `from_json`."""
         return cls.from_json(text)
 
     @classmethod
@@ -232,7 +232,7 @@ def _dumped(value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """Ids, times and enum members without their type's noise."""
+    """Shows ids, times and enum members as plain text."""
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, datetime):

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def core_schema(cls: Any) -> Any:
-    """Validates with our own rules; serialises as it stands on the wire."""
+    """Validates with our own rules, and serialises to the form of the wire."""
     from pydantic_core import core_schema as schema
 
     return schema.no_info_plain_validator_function(

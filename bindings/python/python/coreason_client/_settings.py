@@ -1,4 +1,4 @@
-"""What can be set on a client, sync or async."""
+"""The settings of a client, sync or async."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol, TypedDict
 
     class HttpxTimeout(Protocol):
-        """What is read of an `httpx.Timeout`."""
+        """The members of `httpx.Timeout` that count."""
 
         @property
         def connect(self) -> float | None: ...
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     """Seconds a response may be silent, or an `httpx.Timeout`; `None` waits for ever."""
 
     class Settings(TypedDict):
-        """As the native half takes them."""
+        """The settings in the form of the native half."""
 
         read_timeout: float | None
         connect_timeout: float | None
@@ -62,7 +62,7 @@ def make_settings(
     deadline: float | None = None,
     backoff: tuple[float, float] = (0.5, 30.0),
 ) -> Settings:
-    """Checks what a caller gave, and names what is wrong."""
+    """Checks the caller's settings. An error names the wrong one."""
     read, connect = timeout, CONNECT_TIMEOUT
     name = "timeout"
     if hasattr(timeout, "read"):

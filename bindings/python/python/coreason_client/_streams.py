@@ -35,7 +35,7 @@ else:
 __all__ = ["AsyncChatStream", "AsyncPacketStream", "ChatStream", "PacketStream"]
 
 SHOWN = 60
-"""So much of the text a repr shows, from its end."""
+"""How many characters of the text's end a repr shows."""
 
 
 def _packets_repr(stream: PacketStream | AsyncPacketStream) -> str:
@@ -102,12 +102,12 @@ class ChatStream(_core.Stream):
         return cast(str, self._conversation)
 
     def text(self) -> str:
-        """Reads to the end; all of the text, what was read before included."""
+        """Reads to the end. Returns all of the text, with what was read before."""
         return self._read_text()
 
     @property
     def text_so_far(self) -> str:
-        """The text that came so far."""
+        """The text so far."""
         return self._text
 
     @property
@@ -117,7 +117,7 @@ class ChatStream(_core.Stream):
 
     @property
     def usage(self) -> dict[str, Any] | None:
-        """What the answer took, if the server said so at its end."""
+        """The usage, if the server sent it at the end."""
         return self._usage
 
     def __enter__(self) -> Self:
@@ -149,7 +149,7 @@ def _without_hooks(items: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None
 
 
 class _AsyncStream(_core.AsyncStream):
-    """How both async streams hand out and wait."""
+    """The common part of both async streams."""
 
     _driver: AsyncDriver | None = None
 
@@ -192,14 +192,14 @@ class _AsyncStream(_core.AsyncStream):
         return found
 
     async def _sleep(self) -> None:
-        """Until the worker has something: one wake-up per batch."""
+        """Waits until the worker has packets: one wake-up per batch."""
         loop = running_loop()
         future = loop.create_future()
         if self._arm(loop, future):
             await future
 
     async def _drive(self, driver: AsyncDriver) -> None:
-        """Does what the machine wants done over the caller's own client."""
+        """Performs the machine's actions over the caller's own client."""
         step = self._step()
         if step is not None:
             await driver.step(*step)
@@ -266,7 +266,7 @@ class AsyncChatStream(_AsyncStream):
         return cast(str, self._conversation)
 
     async def text(self) -> str:
-        """Reads to the end; all of the text, what was read before included."""
+        """Reads to the end. Returns all of the text, with what was read before."""
         self._begin_text()
         async for _ in self:
             pass
@@ -274,7 +274,7 @@ class AsyncChatStream(_AsyncStream):
 
     @property
     def text_so_far(self) -> str:
-        """The text that came so far."""
+        """The text so far."""
         return self._text
 
     @property
@@ -284,5 +284,5 @@ class AsyncChatStream(_AsyncStream):
 
     @property
     def usage(self) -> dict[str, Any] | None:
-        """What the answer took, if the server said so at its end."""
+        """The usage, if the server sent it at the end."""
         return self._usage

@@ -36,13 +36,13 @@ HEADERS = {
     "Cache-Control": "no-store, no-transform",
     "X-Accel-Buffering": "no",
 }
-"""What a response of packets carries; nothing on the way may hold it back."""
+"""The headers of a response of packets. Proxies must not buffer it."""
 
 HEARTBEAT = b":\n"
 HEARTBEAT_SECONDS = 15.0
 
 FULL = 256
-"""Frames that wait for a slow reader; then the writer does."""
+"""The most frames that wait for a slow reader. Then the writer waits."""
 
 _HINT = (
     "an ERROR carries a StreamError, not a {kind} (RFC 005). Write "
@@ -98,17 +98,17 @@ class PacketWriter:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the stream has ended: nothing more can be written."""
+        """Whether the stream has ended, so that nothing can be written."""
         return self._is_closed
 
     async def write_delta(self, text: str) -> None:
-        """A piece of text."""
+        """Writes a piece of text."""
         await self._put(self._writer.delta(text))
 
     async def write_event(
         self, event: PresentationEvent | Mapping[str, Any] | str, data: Any = None
     ) -> None:
-        """A presentation event: a whole one, or a type and its data."""
+        """Writes a presentation event: a whole one, or a type and its data."""
         if isinstance(event, str):
             event = PresentationEvent(event, data)
         await self._put(self._writer.packet(StreamOpCode.EVENT, event))

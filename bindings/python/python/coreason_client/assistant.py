@@ -29,7 +29,7 @@ __all__ = [
 
 
 class AssistantError(str, Enum):
-    """Why an assistant message is not an answer: ADR 0004's six, and what the CLI says today."""
+    """Why an assistant message is no answer: ADR 0004's six codes, and those of later CLIs."""
 
     AUTHENTICATION_FAILED = "authentication_failed"
     BILLING_ERROR = "billing_error"
@@ -54,7 +54,7 @@ def _error(word: str | None) -> AssistantError | str | None:
 
 
 class _Frame:
-    """What every frame is: frozen members, and `raw`, the object as it came."""
+    """The base of all frames: frozen members, and `raw`, the unchanged object."""
 
     __slots__ = ("_members", "raw")
     _names: ClassVar[tuple[str, ...]] = ()
@@ -83,7 +83,7 @@ class _Frame:
 
 
 class AssistantMessage(_Frame):
-    """The agent speaks."""
+    """A message of the agent."""
 
     __slots__ = ()
 
@@ -97,12 +97,12 @@ class AssistantMessage(_Frame):
 
     @property
     def any_error(self) -> AssistantError | str | None:
-        """The same, or what older CLIs put inside `message`."""
+        """`error`, or the error that older CLIs put inside `message`."""
         return _error(self._members["any_error"])
 
     @property
     def adr_error(self) -> AssistantError | None:
-        """The view of `any_error` onto ADR 0004's six: what is not among them is `UNKNOWN`."""
+        """`any_error` as one of ADR 0004's six codes. Other codes are `UNKNOWN`."""
         word = self._members["adr_error"]
         return None if word is None else AssistantError(word)
 
@@ -114,7 +114,7 @@ class AssistantMessage(_Frame):
 
     @property
     def model(self) -> str:
-        """Which model; `<synthetic>` when the CLI itself speaks."""
+        """The model; `<synthetic>` for messages of the CLI itself."""
         return str(self._members["model"])
 
     @property
@@ -124,41 +124,41 @@ class AssistantMessage(_Frame):
 
     @property
     def blocks(self) -> list[dict[str, Any]]:
-        """What is said: dicts with a `type`."""
+        """The content blocks: dicts with a `type`."""
         return list(self._members["blocks"])
 
     @property
     def parent_tool_use_id(self) -> str | None:
-        """The tool call whose subagent speaks."""
+        """The tool call of the subagent that wrote it."""
         value: str | None = self._members["parent_tool_use_id"]
         return value
 
 
 class UserMessage(_Frame):
-    """The person, or a tool, speaks."""
+    """A message of the user or of a tool."""
 
     __slots__ = ()
 
     @property
     def blocks(self) -> list[dict[str, Any]]:
-        """What is said: dicts with a `type`."""
+        """The content blocks: dicts with a `type`."""
         return list(self._members["blocks"])
 
     @property
     def parent_tool_use_id(self) -> str | None:
-        """The tool call whose subagent is spoken to."""
+        """The tool call of the subagent that it is for."""
         value: str | None = self._members["parent_tool_use_id"]
         return value
 
 
 class SystemMessage(_Frame):
-    """News from the CLI; the whole frame is in `raw`."""
+    """A notice of the CLI. The whole frame is in `raw`."""
 
     __slots__ = ()
 
     @property
     def subtype(self) -> str:
-        """What kind of news."""
+        """The kind of notice."""
         return str(self._members["subtype"])
 
 
@@ -185,30 +185,30 @@ class ResultMessage(_Frame):
 
     @property
     def result(self) -> str | None:
-        """The answer, or the failure in words."""
+        """The answer, or the failure as text."""
         value: str | None = self._members["result"]
         return value
 
     @property
     def errors(self) -> list[str]:
-        """More failures in words."""
+        """Further failures as text."""
         return list(self._members["errors"])
 
     @property
     def usage(self) -> dict[str, Any] | None:
-        """Tokens."""
+        """The token counts."""
         value: dict[str, Any] | None = self._members["usage"]
         return value
 
     @property
     def total_cost_usd(self) -> float | None:
-        """What it cost."""
+        """The cost in US dollars."""
         value: float | None = self._members["total_cost_usd"]
         return value
 
 
 class StreamEvent(_Frame):
-    """A raw event of the provider's stream, for those who want text as it comes."""
+    """A raw event of the provider's stream, for text in pieces."""
 
     __slots__ = ()
 
@@ -224,13 +224,13 @@ class StreamEvent(_Frame):
 
     @property
     def parent_tool_use_id(self) -> str | None:
-        """The tool call whose subagent speaks."""
+        """The tool call of the subagent that wrote it."""
         value: str | None = self._members["parent_tool_use_id"]
         return value
 
 
 class RateLimitEvent(_Frame):
-    """How much of a rate limit is left."""
+    """The state of a rate limit."""
 
     __slots__ = ()
 
@@ -247,13 +247,13 @@ class RateLimitEvent(_Frame):
 
 
 class ConversationResetMessage(_Frame):
-    """The conversation starts anew."""
+    """The conversation begins again."""
 
     __slots__ = ()
 
 
 class UnknownFrame(_Frame):
-    """A type that is not known: to be passed over."""
+    """A frame of an unknown type, to be ignored."""
 
     __slots__ = ()
 

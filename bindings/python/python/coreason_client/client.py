@@ -35,7 +35,7 @@ USER = "anonymous"
 
 
 class _Client:
-    """What both clients are made of."""
+    """The common part of both clients."""
 
     _is_async: bool
 
@@ -178,10 +178,10 @@ class CAPClient(_Client):
     def chat(
         self, message: str, conversation_id: UUID | str | None = None, *, agent: str | None = None
     ) -> ChatStream:
-        """Says something; the text of the answer.
+        """Sends a message. Returns the text of the answer.
 
         Args:
-            message: What to say.
+            message: The message.
             conversation_id: The conversation to continue; a new one without it. A name of your own
                 stands for a UUID, always the same.
             agent: The name of the agent that answers; the server's default one without it.
@@ -203,7 +203,7 @@ class CAPClient(_Client):
         return PacketStream(self._core.attach(check.cursor(cursor)))
 
     def stop(self, stream_id: UUID | str) -> None:
-        """Stops a run; returns when its end is journalled. A finished one stays as it is."""
+        """Stops a run; returns when its end is in the journal. A finished run does not change."""
         stream = check.stream_id(stream_id)
         if self._way is not None:
             self._way.exchange("DELETE", self._way.stream_url(stream))
@@ -211,7 +211,7 @@ class CAPClient(_Client):
             self._core.stop(stream)
 
     def health(self) -> dict[str, Any]:
-        """How the server feels."""
+        """The health of the server."""
         if self._way is not None:
             return self._way.read(self._way.exchange("GET", self._way.url("/health")))
         return _object(self._core.health())
@@ -276,7 +276,7 @@ class AsyncCAPClient(_Client):
     def chat(
         self, message: str, conversation_id: UUID | str | None = None, *, agent: str | None = None
     ) -> AsyncChatStream:
-        """Says something; the text of the answer. See `CAPClient.chat`."""
+        """Sends a message. Returns the text of the answer. See `CAPClient.chat`."""
         conversation, agent = _conversation(conversation_id), check.agent(agent)
         prepared = self._question(message, conversation)
         if self._way is not None:
@@ -295,7 +295,7 @@ class AsyncCAPClient(_Client):
         return AsyncPacketStream(self._core.attach(check.cursor(cursor)))
 
     async def stop(self, stream_id: UUID | str) -> None:
-        """Stops a run; returns when its end is journalled. A finished one stays as it is."""
+        """Stops a run; returns when its end is in the journal. A finished run does not change."""
         stream = check.stream_id(stream_id)
         if self._way is not None:
             await self._way.exchange_async("DELETE", self._way.stream_url(stream))
@@ -303,7 +303,7 @@ class AsyncCAPClient(_Client):
             await self._exchange(self._core.begin_stop, stream)
 
     async def health(self) -> dict[str, Any]:
-        """How the server feels."""
+        """The health of the server."""
         if self._way is not None:
             return self._way.read(await self._way.exchange_async("GET", self._way.url("/health")))
         return _object(await self._exchange(self._core.begin_health))

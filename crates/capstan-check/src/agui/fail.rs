@@ -18,7 +18,7 @@ fn run_error(run: &Recording) -> Result<&Frame, NotPassed> {
     last.ok_or_else(|| NotPassed::skip("the fault query did not fail"))
 }
 
-/// The story's members, wherever this server puts its own.
+/// The gateway's own members, wherever this server puts them.
 fn ours(frame: &Frame) -> Result<Value, NotPassed> {
     let json = frame.json();
     let is_ours = json.pointer("/metadata/capstan").is_some() || json.get("http_status").is_some();
@@ -114,14 +114,14 @@ pub(crate) async fn version(lab: &Lab) -> Outcome {
     )
 }
 
-/// Both faces share one space of keys.
+/// Keys of both faces are in one space.
 pub(crate) async fn key_space(lab: &Lab) -> Outcome {
     let taken = lab.plain().await?.question.id;
     let question = Question::agui_under(taken, lab.query(), None);
     only_error(&lab.send(&lab.ask_agui(&question)).await?, AguiErrorCode::InvalidRequest).map(drop)
 }
 
-/// An unknown run is an event, too.
+/// The failure of an unknown run is an event as well.
 pub(crate) async fn unknown(lab: &Lab) -> Outcome {
     let exchange = lab.send(&Ask::get(format!("{}?runId={}", lab.agui, Uuid::now_v7()))).await?;
     only_error(&exchange, AguiErrorCode::SessionNotFound).map(drop)

@@ -1,4 +1,4 @@
-//! Coming back to a run of AG-UI.
+//! Resuming a run of AG-UI.
 
 use super::stream::is_terminal;
 use crate::cap::resume::spread;
@@ -45,7 +45,7 @@ pub(crate) async fn resume(lab: &Lab) -> Outcome {
         .try_for_each(|one| same(&one.exchange, all.get(one.had..).unwrap_or_default()))
 }
 
-/// The terminal event comes again, under no id: ids do not repeat.
+/// The terminal event comes again without an id, because ids do not repeat.
 pub(crate) async fn past_end(lab: &Lab) -> Outcome {
     let run = lab.agui_plain().await?;
     let packets = run.packets();
@@ -73,7 +73,7 @@ pub(crate) async fn attach(lab: &Lab) -> Outcome {
     exchange.expect(events(&exchange).last().is_some_and(is_terminal), "a terminal event at last")
 }
 
-/// TanStack's join.
+/// Joining a run as TanStack does.
 pub(crate) async fn join(lab: &Lab) -> Outcome {
     let run = lab.agui_plain().await?;
     let exchange =
@@ -81,7 +81,7 @@ pub(crate) async fn join(lab: &Lab) -> Outcome {
     same(&exchange, &run.raw())
 }
 
-/// A stream that was started in CAP, watched in AG-UI: the same text.
+/// A stream that was started in CAP, watched in AG-UI: the text is the same.
 pub(crate) async fn other_face(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
     let cursor = format!("{}:0", run.stream()?);

@@ -131,7 +131,7 @@ pub(crate) async fn sequence(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Servers without ids cannot be resumed; AG-UI does not ask for it.
+/// Servers without ids cannot be resumed, and AG-UI does not require ids.
 fn identified(run: &Recording) -> Result<Vec<&Frame>, NotPassed> {
     let packets = run.packets();
     if packets.iter().any(|frame| frame.field("id").is_some()) {

@@ -1,4 +1,4 @@
-//! A run that fails: in types, in the stream and in one object.
+//! A run that fails: its error in the stream and in JSON mode.
 
 use capstan_protocol::{ErrorSeverity, FaultKind, StreamError, decode};
 

@@ -40,7 +40,7 @@ pub(crate) async fn compression(lab: &Lab) -> Outcome {
     }
 }
 
-/// Ours is plain and short, so it comes back.
+/// The id of this request is plain and short, so the server must return it.
 pub(crate) async fn request_id(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
     let ours = run

@@ -8,7 +8,7 @@ use crate::outcome::{NotPassed, Outcome};
 use crate::recording::Recording;
 use crate::wire::End;
 
-/// Broken at the first packet of which it is not so.
+/// Fails at the first packet that does not fulfil the condition.
 fn each(run: &Recording, expected: &str, is_so: impl Fn(&Frame) -> bool) -> Outcome {
     match run.packets().into_iter().find(|frame| !is_so(frame)) {
         None => Ok(()),
@@ -66,7 +66,10 @@ pub(crate) fn judge_separators(run: &Recording) -> Outcome {
     if has_separators {
         Ok(())
     } else {
-        Err(NotPassed::skip("the agent repeated none of them: --query with some that it repeats"))
+        Err(NotPassed::skip(
+            "the agent repeated none of them; use --query with some that it \
+            repeats",
+        ))
     }
 }
 

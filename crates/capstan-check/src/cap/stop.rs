@@ -1,4 +1,4 @@
-//! A long run: left, found again, stopped.
+//! A long run: its client leaves, comes back and stops it.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ async fn stop_it(lab: &Lab) -> Result<Stopped, NotPassed> {
     let left_at = cursor(&live.seen).filter(|_| has_begun);
     let left_at =
         left_at.ok_or_else(|| NotPassed::skip("the slow query's stream did not begin"))?;
-    // Hangs up.
+    // Closes the connection.
     drop(live);
     let mut back = lab.open(&lab.ask(&question).after(left_at)).await?;
     back.read_until(|seen| packets(seen).len() >= SIGNS_OF_LIFE).await;
@@ -58,7 +58,7 @@ async fn stop_it(lab: &Lab) -> Result<Stopped, NotPassed> {
     let replay = lab.send(&Ask::get(&*stream)).await?;
     let again = lab.send(&Ask::delete(&*stream)).await?;
     let replay_again = lab.send(&Ask::get(&*stream)).await?;
-    // A stream that was left early is read to its end.
+    // A response that was left early is read to its end.
     let back = if back.seen.end == End::Left { back.finish().await } else { back.seen };
     Ok(Stopped { left_at, back, back_before, stop, replay, again, replay_again })
 }
@@ -77,7 +77,7 @@ pub(crate) async fn disconnect(lab: &Lab) -> Outcome {
     }
 }
 
-/// The run must still have been going.
+/// Fails if the run had ended already.
 fn is_stoppable(run: &Stopped) -> Outcome {
     let has_ended = run.back_before.iter().any(|frame| op(frame) == "CLOSE");
     if has_ended {

@@ -13,7 +13,7 @@ pub(crate) fn path(stream: Uuid) -> String {
     format!("/v1/streams/{stream}")
 }
 
-/// A server without such a route answers differently than for an unknown stream.
+/// A server without this route gives another answer than for an unknown stream.
 fn offered(exchange: &Exchange) -> Outcome {
     let is_absent = matches!(exchange.status, 404 | 405)
         && exchange.code().as_deref() != Some("stream_not_found");
@@ -61,7 +61,7 @@ pub(crate) async fn header_wins(lab: &Lab) -> Outcome {
     same_tail(&lab.send(&Ask::get(url).after(Cursor::new(stream, 1))).await?, run, 1)
 }
 
-/// The stream in profile v2: the same text, in packets with the same places.
+/// The stream in profile v2: the same text, in packets with the same seq.
 pub(crate) async fn profile(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
     let url = format!("{}?profile=v2", path(run.stream()?));
@@ -75,7 +75,7 @@ pub(crate) async fn profile(lab: &Lab) -> Outcome {
     }
 }
 
-/// The text of a body in profile v2, every packet of it judged.
+/// The text of a body in profile v2. Checks every packet.
 pub(crate) fn read_v2(exchange: &Exchange) -> Result<String, NotPassed> {
     exchange.expect(exchange.is_stream(), "200 and a stream in profile v2")?;
     let (mut text, mut has_close) = (String::new(), false);

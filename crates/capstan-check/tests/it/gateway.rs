@@ -49,7 +49,7 @@ async fn as_many_runs_are_started_as_were_announced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_single_check_takes_along_what_it_depends_on_and_no_more() {
+async fn a_single_check_runs_with_its_dependencies_only() {
     let url = gateway(settings()).await;
     let report =
         run(Target { only: vec!["cap.conflict".into()], ..target(&url) }, |_| ()).await.unwrap();

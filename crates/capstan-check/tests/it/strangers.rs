@@ -43,7 +43,7 @@ async fn refused(url: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_no_server_is_told_in_time() {
+async fn a_target_that_is_no_server_is_reported_in_time() {
     // Bound but not listening, so that no other process gets the port meanwhile.
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -60,7 +60,7 @@ fn sse(body: Body) -> Response {
 }
 
 #[tokio::test]
-async fn an_endless_body_is_left_and_what_depends_on_it_is_skipped() {
+async fn dependents_of_an_endless_body_are_skipped() {
     let words = || {
         stream::unfold((), |()| async {
             Some((Ok::<_, std::io::Error>(Bytes::from_static(b": on and on\n")), ()))
@@ -91,7 +91,7 @@ async fn literal_assist(body: Bytes) -> Response {
 }
 
 #[tokio::test]
-async fn a_literal_server_is_told_what_it_lacks() {
+async fn a_literal_server_learns_what_it_lacks() {
     let url = serve_router(Router::new().route("/assist", post(literal_assist))).await;
     let report = run(target(&url), |_| ()).await.unwrap();
     let broken = broken(&report);
@@ -138,7 +138,7 @@ async fn a_bare_agui_server_is_judged_by_agui_and_spared_our_extensions() {
 
 /// A provider's own server speaks only Messages, and starts every repeated request again.
 #[tokio::test]
-async fn a_provider_keeps_all_of_messages_but_what_only_a_gateway_promises() {
+async fn a_provider_passes_all_checks_of_messages_except_the_gateways() {
     let script = Script { models: vec!["m".into()], unique_ids: true, ..Script::default() };
     let provider = FakeProvider::start("127.0.0.1:0", script).await.unwrap();
     let report = run(target(&provider.url()), |_| ()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Who looks, and how the server feels.
+//! The visitor, and the state of the server.
 
 use axum::Json;
 use axum::extract::State;
@@ -54,7 +54,7 @@ pub(crate) async fn me(State(console): State<Console>, visitor: Visitor) -> Json
         trace_url: settings.trace_url.clone(),
         logs_url: settings.logs_url.clone(),
         version: env!("CARGO_PKG_VERSION"),
-        replicas: console.engine.journal.store().is_shared() && visitor.sees_server(),
+        replicas: console.engine.store().is_shared() && visitor.sees_server(),
     })
 }
 
@@ -82,29 +82,29 @@ pub(super) async fn line(console: &Console, visitor: &Visitor) -> Result<Health,
 
 fn state(console: &Console) -> ServerState {
     let is_well = matches!(console.engine.journal_health(), JournalHealth::Well);
-    match (console.engine.draining.is_cancelled(), is_well) {
+    match (console.engine.is_draining(), is_well) {
         (true, _) => ServerState::Draining,
         (false, true) => ServerState::Ready,
         (false, false) => ServerState::JournalBroken,
     }
 }
 
-/// Runs at work, runs that wait, open responses.
+/// The numbers of running runs, waiting runs and open responses.
 async fn counts(console: &Console, visitor: &Visitor) -> Result<(u64, u64, u64), Refusal> {
     if let Visitor::Tenant(caller) = visitor {
-        let readers = console.engine.limiter.readers_of(&caller.tenant) as u64;
+        let readers = console.engine.readers_of(&caller.tenant) as u64;
         if !console.engine.may_have_open_runs() {
             return Ok((0, 0, readers));
         }
-        let used = console.engine.journal.store().usage(&caller.tenant, "").await?;
+        let used = console.engine.store().usage(&caller.tenant, "").await?;
         return Ok((used.running, used.waiting, readers));
     }
-    let waiting = console.engine.waits.count() as u64;
+    let waiting = console.engine.waiting_runs() as u64;
     Ok((console.memory.at_work(), waiting, console.load().responses))
 }
 
 async fn place(console: &Console) -> Result<Option<ReplicaPlace>, Refusal> {
-    let Some(cluster) = console.engine.journal.store().cluster() else { return Ok(None) };
+    let Some(cluster) = console.engine.store().cluster() else { return Ok(None) };
     let lives = |replica: &ReplicaState| replica.standing != Standing::Gone;
     let living: Vec<_> = cluster.replicas().await?.into_iter().filter(lives).collect();
     let own = living.iter().enumerate().find(|(_, replica)| replica.is_self);

@@ -1,4 +1,4 @@
-//! What each agent is, and how its runs ended.
+//! The agents, and how their runs ended.
 
 use std::collections::HashMap;
 
@@ -17,14 +17,14 @@ use crate::visitor::Visitor;
 use capstan_engine::Registered;
 use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 
-/// The agents, and how they do.
+/// The agents, and the results of their runs.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct AgentTable {
-    /// The default one first.
+    /// The default agent first.
     pub(crate) agents: Vec<AgentDetails>,
 }
 
-/// An agent: what it is, and how its runs of the last day ended in this process.
+/// An agent, and how its runs of the last day ended in this process.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct AgentDetails {
     pub(crate) name: String,
@@ -33,20 +33,20 @@ pub(crate) struct AgentDetails {
     pub(crate) provider: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
-    /// The host of its upstream, for those who see the server.
+    /// The host of its upstream, for visitors who may see the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) host: Option<String>,
-    /// Whether a key is shown to that host.
+    /// Whether that host gets a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key_set: Option<bool>,
     pub(crate) max_attempts: u32,
-    /// In seconds.
+    /// The timeouts, in seconds.
     pub(crate) timeouts: AgentTimeouts,
     pub(crate) running: u64,
     pub(crate) waiting: u64,
     pub(crate) outcomes: Outcomes,
     pub(crate) first_packet_ms: Percentiles,
-    /// Of the last hour, to be compared.
+    /// The same for the last hour, for comparison.
     pub(crate) first_packet_ms_lately: Percentiles,
     pub(crate) attempts_per_run: Option<f64>,
     pub(crate) calls_per_attempt: Option<f64>,
@@ -54,12 +54,12 @@ pub(crate) struct AgentDetails {
     pub(crate) last_success_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_fault: Option<LastFault>,
-    /// Of a route: those that it asks.
+    /// The members, if the agent is a route.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) members: Vec<Member>,
 }
 
-/// What is waited for.
+/// The timeouts of an agent.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct AgentTimeouts {
     pub(crate) run: f64,
@@ -75,7 +75,7 @@ pub(crate) struct Outcomes {
     pub(crate) stopped: u64,
 }
 
-/// What was counted of an agent.
+/// The counts of an agent.
 #[derive(Default)]
 struct Sums {
     outcomes: Outcomes,
@@ -83,7 +83,7 @@ struct Sums {
     hour: Counts,
 }
 
-/// Times that so many in a hundred did not exceed, about; null if there were none.
+/// Approximate percentiles; null if there were no values.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Percentiles {
     pub(crate) p50: Option<u64>,
@@ -124,7 +124,7 @@ pub(crate) const AGENTS: Row = Row {
 };
 
 pub(crate) async fn agents(State(console): State<Console>, visitor: Visitor) -> Json<AgentTable> {
-    let (now, mut sums) = (console.engine.wall.now(), HashMap::<String, Sums>::new());
+    let (now, mut sums) = (console.engine.now(), HashMap::<String, Sums>::new());
     let is_seen = |key: &RollupKey| !key.is_fault && sees(&visitor, key);
     console.memory.rollups.since(before(now, DAY), now, is_seen, |at, key, counts| {
         let Sums { outcomes, day, hour } = sums.entry(key.agent.clone()).or_default();
@@ -140,7 +140,7 @@ pub(crate) async fn agents(State(console): State<Console>, visitor: Visitor) -> 
             Some(Status::Running | Status::Waiting) | None => {}
         }
     });
-    let open = console.engine.live.by_agent(|tenant| visitor.sees(tenant));
+    let open = console.engine.open_runs_by_agent(|tenant| visitor.sees(tenant));
     let default = console.engine.default_agent().map(|agent| agent.id);
     let mut known: Vec<_> = console.engine.agents().collect();
     known.sort_by_key(|agent| (Some(agent.id) != default, agent.name.clone()));
@@ -160,10 +160,10 @@ fn described(
     Sums { outcomes, day, hour }: Sums,
 ) -> AgentDetails {
     let about = agent.agent.about();
-    // How the server reaches its upstreams is no tenant's business.
+    // Tenants do not see how the server reaches its upstreams.
     let endpoint = agent.agent.endpoint().filter(|_| visitor.sees_server());
-    let timeouts = &console.engine.settings.timeouts;
-    // What an agent did last may have been somebody else's run.
+    let timeouts = &console.engine.settings().timeouts;
+    // An agent's last failure may belong to another tenant's run.
     let latest =
         Some(console.memory.rollups.latest_of(&agent.name)).filter(|_| visitor.tenants().is_none());
     let latest = latest.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What happens, as it happens.
+//! The live feed of events.
 
 use axum::extract::State;
 use axum::response::Response;

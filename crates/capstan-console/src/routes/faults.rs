@@ -1,4 +1,4 @@
-//! What fails: by code and agent, and over time.
+//! Counts of faults: by code and agent, and over time.
 
 use std::collections::BTreeMap;
 
@@ -16,21 +16,21 @@ use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 use capstan_kit::query::Query;
 use capstan_kit::refusal::Refusal;
 
-/// From when, until when.
+/// The range of time.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct FaultParams {
-    /// A day ago unless said.
+    /// The begin; a day ago by default.
     since: Option<Timestamp>,
-    /// Now unless said.
+    /// The end; now by default.
     until: Option<Timestamp>,
 }
 
-/// What failed, by code and agent, and over time.
+/// Faults by code and agent, and over time.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct FaultTable {
     pub(crate) from: Timestamp,
     pub(crate) to: Timestamp,
-    /// 60 for a day at most, 3600 beyond, and where several processes share the journal.
+    /// 60 for a day at most. 3600 for longer ranges, and where several gateways share the journal.
     pub(crate) step_seconds: i64,
     pub(crate) cells: Vec<FaultCell>,
     pub(crate) series: Vec<FaultStep>,
@@ -38,22 +38,22 @@ pub(crate) struct FaultTable {
     pub(crate) runs_total: u64,
 }
 
-/// A fault and an agent.
+/// The counts of a fault of an agent.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct FaultCell {
     pub(crate) code: String,
     pub(crate) title: Option<&'static str>,
-    /// Empty for requests that were refused.
+    /// Empty for refused requests.
     pub(crate) agent: String,
-    /// They ended a run.
+    /// Faults that ended a run.
     pub(crate) fatal: u64,
-    /// Their run went on.
+    /// Faults after which the run continued.
     pub(crate) healed: u64,
-    /// Requests that were refused.
+    /// Refused requests.
     pub(crate) refused: u64,
 }
 
-/// A moment.
+/// The counts of one step of time.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct FaultStep {
     pub(crate) at: Timestamp,
@@ -97,11 +97,11 @@ pub(crate) async fn faults(
     visitor: Visitor,
     Query(params): Query<FaultParams>,
 ) -> Result<Json<FaultTable>, Refusal> {
-    let to = params.until.unwrap_or_else(|| console.engine.wall.now());
+    let to = params.until.unwrap_or_else(|| console.engine.now());
     let from = params.since.unwrap_or_else(|| before(to, DAY));
-    // Others' numbers are in the store alone.
-    let is_recent = from >= before(console.engine.wall.now(), DAY + MINUTE)
-        && !console.engine.journal.store().is_shared();
+    // The counts of other gateways are only in the store.
+    let is_recent =
+        from >= before(console.engine.now(), DAY + MINUTE) && !console.engine.store().is_shared();
     let mut sums = Sums::default();
     if is_recent {
         let is_seen = |key: &RollupKey| sees(&visitor, key);
@@ -110,12 +110,8 @@ pub(crate) async fn faults(
             .rollups
             .since(from, to, is_seen, |at, key, counts| sums.add(at, key, counts));
     } else {
-        let rows = console
-            .engine
-            .journal
-            .store()
-            .rollups(Rollup::hour_of(from), Rollup::hour_of(to))
-            .await?;
+        let rows =
+            console.engine.store().rollups(Rollup::hour_of(from), Rollup::hour_of(to)).await?;
         for row in rows.iter().filter(|row| sees(&visitor, &row.key)) {
             sums.add(Rollup::time_of(row.hour), &row.key, &row.counts);
         }

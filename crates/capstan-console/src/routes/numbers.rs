@@ -30,7 +30,7 @@ pub(super) fn all_faults(counts: &Counts) -> u64 {
 
 /// The visible faults of the last seconds.
 pub(super) fn faults_lately(console: &Console, visitor: &Visitor, seconds: i64) -> u64 {
-    let (now, mut sum) = (console.engine.wall.now(), 0_u64);
+    let (now, mut sum) = (console.engine.now(), 0_u64);
     let is_seen = |key: &RollupKey| key.is_fault && sees(visitor, key);
     console
         .memory

@@ -1,4 +1,4 @@
-//! What needs somebody, and what failed most lately.
+//! Runs that need attention, and the most frequent faults.
 
 use std::collections::HashMap;
 
@@ -15,20 +15,20 @@ use crate::visitor::Visitor;
 use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 use capstan_kit::refusal::Refusal;
 
-/// What to look at first.
+/// The overview page.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Overview {
     pub(crate) attention: Vec<Attention>,
-    /// What failed most in the last hour, five at most.
+    /// The most frequent faults of the last hour, five at most.
     pub(crate) faults: Vec<TopFault>,
 }
 
-/// A fault and the agent that met it.
+/// A fault of an agent.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct TopFault {
     pub(crate) code: String,
     pub(crate) title: Option<&'static str>,
-    /// Empty for requests that were refused.
+    /// Empty for refused requests.
     pub(crate) agent: String,
     pub(crate) count: u64,
 }
@@ -36,9 +36,9 @@ pub(crate) struct TopFault {
 pub(crate) const OVERVIEW: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "List runs that need attention",
-    says: "Runs that are silent, overdue, tried again, or whose process is gone, each with a \
-     sentence; and what failed most in the last \
-        hour; where several processes share the journal, in this one.",
+    says: "Runs that are silent, overdue, in a later attempt, or without an owner, each with a \
+     sentence. And the most frequent faults of the last hour, of this gateway only if several \
+     share the journal.",
     answers: &[Answer::ok("The overview.", &[Content::Json(model::<Overview>)])],
     faults: FAULTS_OF_ANY,
     ..Row::NONE
@@ -48,9 +48,9 @@ pub(crate) async fn overview(
     State(console): State<Console>,
     visitor: Visitor,
 ) -> Result<Json<Overview>, Refusal> {
-    let _one = console.engine.limiter.cpu_offload.answer(&visitor.payer()).await;
+    let _one = console.engine.cpu_offload().answer(&visitor.payer()).await;
     let attention = attention::of(&console, &visitor).await?;
-    let now = console.engine.wall.now();
+    let now = console.engine.now();
     let mut counts = HashMap::<(String, String), u64>::new();
     let is_seen = |key: &RollupKey| key.is_fault && sees(&visitor, key);
     console.memory.rollups.since(before(now, HOUR), now, is_seen, |_, key, found| {

@@ -1,4 +1,4 @@
-//! The processes that share the journal.
+//! The gateways that share the journal.
 
 use axum::Json;
 use axum::extract::State;
@@ -27,7 +27,7 @@ pub(crate) async fn replicas(
     if !visitor.sees_server() {
         return Err(FaultKind::RouteNotFound.into());
     }
-    let replicas = match console.engine.journal.store().cluster() {
+    let replicas = match console.engine.store().cluster() {
         Some(cluster) => cluster.replicas().await?,
         None => Vec::new(),
     };

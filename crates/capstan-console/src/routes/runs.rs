@@ -1,4 +1,4 @@
-//! Runs: found, listed, told, shown, stopped, erased.
+//! Runs: find, list, show, stop and erase them.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -23,7 +23,7 @@ use capstan_kit::openapi::{self, Answer, Content, Row, Tag, model};
 use capstan_kit::query::Query;
 use capstan_kit::refusal::Refusal;
 
-/// What may stand in the way of whoever looks at one run.
+/// The possible faults of a request about one run.
 const OF_ONE: &[FaultKind] = &[
     FaultKind::RouteNotFound,
     FaultKind::StreamNotFound,
@@ -33,7 +33,7 @@ const OF_ONE: &[FaultKind] = &[
     FaultKind::JournalUnavailable,
 ];
 
-/// What is looked for.
+/// The id to find.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct FindParams {
     /// A stream's id or its first eight digits or more, a cursor, a run's key, an X-Request-ID, a
@@ -57,32 +57,32 @@ pub(crate) async fn find(
     visitor: Visitor,
     Query(params): Query<FindParams>,
 ) -> Result<Json<Findings>, Refusal> {
-    let _one = console.engine.limiter.cpu_offload.answer(&visitor.payer()).await;
+    let _one = console.engine.cpu_offload().answer(&visitor.payer()).await;
     Ok(Json(search::find(&console, &visitor, &params.q).await?))
 }
 
-/// Which runs.
+/// The filters of a list.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ListParams {
-    /// Of this tenant.
+    /// The tenant.
     tenant: Option<String>,
-    /// Of this agent.
+    /// The agent.
     agent: Option<String>,
     /// `running`, `waiting`, `failed`, `stopped`, `done` or `healed`.
     #[serde(default)]
     #[schemars(schema_with = "states")]
     state: Option<String>,
-    /// With an attempt that ended with this fault.
+    /// A fault with which an attempt of the run ended.
     fault: Option<String>,
-    /// Of this conversation.
+    /// The session.
     session: Option<String>,
-    /// Begun at this time or later.
+    /// The earliest start.
     since: Option<Timestamp>,
-    /// Begun before this time.
+    /// Only runs that began before this time.
     until: Option<Timestamp>,
-    /// Begun before this stream: `next` of the page before.
+    /// Only runs that began before this stream: `next` of the previous page.
     before: Option<Uuid>,
-    /// How many, 50 unless said and 200 at most.
+    /// The number of runs: 50 by default, 200 at most.
     limit: Option<usize>,
 }
 
@@ -94,9 +94,8 @@ fn states(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 pub(crate) const LIST: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "List runs",
-    says: "Newest first, a page at a time. A page looks at 5,000 records at most, and says how \
-     far back that was: a page without runs \
-        that is not `complete` is no answer yet, and `next` goes on.",
+    says: "Newest first, in pages. A page examines 5,000 records at most, and says how far back it \
+     came. A page without runs that is not `complete` proves nothing: continue with `next`.",
     query: Some(ListParams::json_schema),
     answers: &[Answer::ok("A page of runs.", &[Content::Json(model::<RunRows>)])],
     faults: &[FaultKind::RouteNotFound, FaultKind::JournalUnavailable],
@@ -111,12 +110,12 @@ pub(crate) async fn list(
     Query(params): Query<ListParams>,
 ) -> Result<Json<RunRows>, Refusal> {
     let by_session = params.session.is_some();
-    let _one = console.engine.limiter.cpu_offload.answer(&visitor.payer()).await;
+    let _one = console.engine.cpu_offload().answer(&visitor.payer()).await;
     let page = match query_of(&visitor, params)? {
-        Some(query) => console.engine.journal.store().page(query).await?,
+        Some(query) => console.engine.store().page(query).await?,
         None => RunPage::default(),
     };
-    // Sessions whose names are not told cannot be asked for either.
+    // Sessions whose names are not visible cannot be searched either.
     let is_told = |run: &&Run| !by_session || visitor.sees_sessions_of(&console, &run.tenant);
     Ok(Json(RunRows {
         runs: page
@@ -131,11 +130,11 @@ pub(crate) async fn list(
     }))
 }
 
-/// The question, within what is in sight; `None` if nothing can be.
+/// The query, limited to runs that the visitor may see. `None` if there can be none.
 fn query_of(visitor: &Visitor, params: ListParams) -> Result<Option<RunQuery>, Fault> {
     let unknown = |word: &str| {
         let words = Status::ALL.map(Status::word).join(", ");
-        let message = format!("state: {word:?} is none; there are {words}");
+        let message = format!("state: {word:?} is unknown; expected one of {words}");
         Fault::new(FaultKind::InvalidRequest).with_message(message)
     };
     let status = params.state.filter(|word| !word.is_empty());
@@ -164,7 +163,7 @@ fn query_of(visitor: &Visitor, params: ListParams) -> Result<Option<RunQuery>, F
 pub(crate) const DETAILS: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Read why a run failed",
-    says: "All attempts, the fault with what it means and what to do, ids, times: everything but \
+    says: "All attempts, the fault with its meaning and remedy, ids and times: everything except \
      content.",
     places: &[&openapi::STREAM],
     answers: &[Answer::ok("The run.", &[Content::Json(model::<RunDetails>)])],
@@ -179,12 +178,12 @@ pub(crate) async fn details(
 ) -> Result<Json<RunDetails>, Refusal> {
     let run = visitor.run(&console, &id).await?;
     let run = Run { owner: owner_of(&console, &visitor, &run).await?, ..run };
-    let mut told = RunDetails::new(&console, &visitor, &run);
-    if let Some(fault) = &mut told.fault {
+    let mut details = RunDetails::new(&console, &visitor, &run);
+    if let Some(fault) = &mut details.fault {
         fault.others_last_hour = others(&console, &visitor, &run, &fault.code).await?;
     }
-    if let Some(fault) = &mut told.fault
-        && told.may.content
+    if let Some(fault) = &mut details.fault
+        && details.may.content
     {
         let seq = run.attempts.iter().rev().find_map(|attempt| attempt.fault_seq);
         fault.details = match seq {
@@ -192,16 +191,16 @@ pub(crate) async fn details(
             None => None,
         };
     }
-    Ok(Json(told))
+    Ok(Json(details))
 }
 
-/// The process that works on a run, where it may be another one.
+/// The gateway that owns a run, if it may be another one.
 async fn owner_of(
     console: &Console,
     visitor: &Visitor,
     run: &Run,
 ) -> Result<Option<String>, Refusal> {
-    let store = console.engine.journal.store();
+    let store = console.engine.store();
     if !(store.is_shared() && visitor.sees_server() && run.state == RunState::Running) {
         return Ok(None);
     }
@@ -212,48 +211,43 @@ async fn owner_of(
     Ok(page.runs.into_iter().next().and_then(|run| run.owner))
 }
 
-/// More are not counted: whoever wants to know looks at the list.
+/// The count stops here. The list has all of them.
 const MOST_OTHERS: usize = 100;
 
-/// How many others met the fault lately, as the list of them would tell.
+/// The number of other runs with this fault in the last hour, as their list has it.
 async fn others(
     console: &Console,
     visitor: &Visitor,
     run: &Run,
     code: &str,
 ) -> Result<u64, Refusal> {
-    let from = Some(RunQuery::first_id_at(before(console.engine.wall.now(), HOUR)));
+    let from = Some(RunQuery::first_id_at(before(console.engine.now(), HOUR)));
     let (tenants, fault) = (visitor.names(), Some(code.to_owned()));
-    // The run itself may be among them.
+    // One more, because the run itself may be among them.
     let query = RunQuery { tenants, fault, from, limit: MOST_OTHERS + 1, ..RunQuery::default() };
-    let _one = console.engine.limiter.cpu_offload.answer(&visitor.payer()).await;
-    let page = console.engine.journal.store().page(query).await?;
+    let _one = console.engine.cpu_offload().answer(&visitor.payer()).await;
+    let page = console.engine.store().page(query).await?;
     let others = page.runs.iter().filter(|other| other.stream_id != run.stream_id);
     Ok(others.take(MOST_OTHERS).count() as u64)
 }
 
-/// What an error packet of a run says beyond its code. What cannot be read is not told.
+/// The message of a run's error packet. `None` if it cannot be read.
 async fn details_at(console: &Console, run: &Run, seq: u64) -> Option<Value> {
-    let frames = console
-        .engine
-        .journal
-        .store()
-        .read(run.stream_id, seq.saturating_sub(1), 1, 1)
-        .await
-        .ok()?;
+    let frames =
+        console.engine.store().read(run.stream_id, seq.saturating_sub(1), 1, 1).await.ok()?;
     let packet = sse::decode_packet(&frames.first().filter(|frame| frame.seq == seq)?.bytes)?;
     let Payload::Error(error) = packet.payload else { return None };
     serde_json::to_value(error).ok()
 }
 
-/// Which packets.
+/// The range of packets.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct MarkParams {
-    /// The first packet; 1 unless said.
+    /// The first packet; 1 by default.
     from: Option<u64>,
-    /// The last packet; that of the stream unless said.
+    /// The last packet; by default the last of the stream.
     to: Option<u64>,
-    /// How many places of a long stream are worth looking at, 800 unless said.
+    /// The number of samples of a long stream; 800 by default.
     columns: Option<u64>,
 }
 
@@ -283,18 +277,18 @@ pub(crate) async fn marks(
         to: params.to.unwrap_or(u64::MAX),
         columns: params.columns.unwrap_or(800),
     };
-    let _one = console.engine.limiter.cpu_offload.answer(&visitor.payer()).await;
+    let _one = console.engine.cpu_offload().answer(&visitor.payer()).await;
     Ok(Json(packets::of(&console, &run, span).await?))
 }
 
-/// Which frames.
+/// The range of frames.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct FrameParams {
-    /// The first packet; 1 unless said.
+    /// The first packet; 1 by default.
     from: Option<u64>,
-    /// The last packet; that of the stream unless said.
+    /// The last packet; by default the last of the stream.
     to: Option<u64>,
-    /// The protocol in which they are told: `cap`, `cap-v2` or `ag-ui`; cap unless said.
+    /// The protocol of the frames: `cap`, `cap-v2` or `ag-ui`; cap by default.
     #[serde(default)]
     #[schemars(schema_with = "faces")]
     face: Option<String>,
@@ -307,9 +301,9 @@ fn faces(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 pub(crate) const FRAMES: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Read the frames of a run",
-    says: "The events that `GET /v1/streams/{id}` sends, up to the last packet that exists; it \
-     does not wait for more. For a closed run this is what `capstan replay` serves again. It needs \
-     the right `content`, and leaves an audit line.",
+    says: "The events that `GET /v1/streams/{id}` sends, up to the last existing packet, without \
+     waiting for more. `capstan replay` can serve the events of a closed run again. Needs the \
+     right `content`, and writes an audit line.",
     places: &[&openapi::STREAM],
     query: Some(FrameParams::json_schema),
     answers: &[Answer {
@@ -336,8 +330,8 @@ pub(crate) async fn frames(
 pub(crate) const BODY: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Read the body of a run's request",
-    says: "The body as it was claimed. Headers are not stored. It needs the right `content`, and \
-     leaves an audit line.",
+    says: "The body of the request. Headers are not stored. Needs the right `content`, and writes \
+     an audit line.",
     places: &[&openapi::STREAM],
     answers: &[Answer::ok("The body.", &[Content::Json(model::<Value>)])],
     faults: OF_ONE,
@@ -351,13 +345,7 @@ pub(crate) async fn body(
 ) -> Result<Response, Refusal> {
     let run = visitor.run(&console, &id).await?;
     visitor.look(&console, Look::Body, &run.tenant, Some(run.stream_id))?;
-    let body = console
-        .engine
-        .journal
-        .store()
-        .body(run.stream_id)
-        .await?
-        .ok_or(FaultKind::StreamExpired)?;
+    let body = console.engine.store().body(run.stream_id).await?.ok_or(FaultKind::StreamExpired)?;
     let mut response = body.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -368,8 +356,8 @@ pub(crate) async fn body(
 pub(crate) const STOP: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "Stop a run",
-    says: "Answers when its CLOSE is in the journal. A run that has ended stays as it is. It \
-     needs the right `act`, and leaves an audit line.",
+    says: "Answers when the CLOSE is in the journal. A run that has ended does not change. Needs \
+     the right `act`, and writes an audit line.",
     places: &[&openapi::STREAM],
     answers: &[Answer::ok("The state of the run.", &[Content::Json(model::<StoppedRun>)])],
     faults: OF_ONE,
@@ -409,7 +397,7 @@ pub(crate) async fn purge(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Whether a session of this tenant's is in sight; `SessionNotFound` otherwise, whoever's it is.
+/// Checks that a session of this tenant is visible. The error is the same whoever owns it.
 pub(super) async fn check_session(
     console: &Console,
     visitor: &Visitor,
@@ -417,12 +405,6 @@ pub(super) async fn check_session(
     session: &str,
 ) -> Result<(), Fault> {
     let is_known = visitor.sees_sessions_of(console, tenant)
-        && console
-            .engine
-            .journal
-            .store()
-            .has_session(tenant, session)
-            .await
-            .map_err(journal_fault)?;
+        && console.engine.store().has_session(tenant, session).await.map_err(journal_fault)?;
     is_known.then_some(()).ok_or_else(|| Fault::new(FaultKind::SessionNotFound))
 }

@@ -1,4 +1,4 @@
-//! A session as its user saw it.
+//! A conversation, as its user saw it.
 
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -45,7 +45,7 @@ pub(crate) struct NumberedTurn {
     pub(crate) turn: SessionTurn,
 }
 
-/// Which page.
+/// The parameters of a page.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct TurnParams {
     /// The turn that the page follows: `next` of the page before.
@@ -78,8 +78,8 @@ pub(crate) async fn read(
 ) -> Result<Response, Refusal> {
     check_session(&console, &visitor, &tenant, &session).await?;
     visitor.look(&console, Look::Session, &tenant, None)?;
-    let (store, after) = (console.engine.journal.store(), params.from.unwrap_or(0));
-    let _one = console.engine.limiter.cpu_offload.answer(&visitor.payer()).await;
+    let (store, after) = (console.engine.store(), params.from.unwrap_or(0));
+    let _one = console.engine.cpu_offload().answer(&visitor.payer()).await;
     let page = store
         .turns(TurnRange {
             tenant: &tenant,
@@ -90,8 +90,8 @@ pub(crate) async fn read(
         })
         .await?;
     let bytes: usize = page.iter().map(StoredTurn::said_bytes).sum();
-    let mut load = console.engine.limiter.load(&tenant);
-    load.grow(bytes.saturating_mul(3), &console.engine.settings.limits)?;
+    let mut load = console.engine.reserve(&tenant);
+    load.grow(bytes.saturating_mul(3))?;
     let last = page.last().map_or(after, |turn| turn.number);
     let has_more = !store
         .turns(TurnRange {

@@ -1,4 +1,4 @@
-//! What tenants use of what they may.
+//! The usage of tenants, and their limits.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::visitor::Visitor;
 use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 use capstan_kit::refusal::Refusal;
 
-/// Tenants that are told of.
+/// The most tenants in the answer.
 const MOST_TENANTS: usize = 200;
 
-/// The tenants, and what they use of what they may.
+/// The tenants with their usage and limits.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct TenantTable {
     pub(crate) tenants: Vec<TenantDetails>,
@@ -29,25 +29,25 @@ pub(crate) struct TenantDetails {
     pub(crate) name: String,
     pub(crate) runs: Use,
     pub(crate) responses: Use,
-    /// Runs begun in this minute, in this process.
+    /// Runs that began in this minute, in this process.
     pub(crate) requests_per_minute: Use,
     pub(crate) sessions: Use,
     pub(crate) bytes: Use,
     pub(crate) tokens_today: Use,
     pub(crate) retention: TenantKept,
     pub(crate) no_store: bool,
-    /// Requests of the last day that were refused, by code, in this process.
+    /// Refused requests of the last day by code, in this process.
     pub(crate) refusals: BTreeMap<String, u64>,
 }
 
-/// How much of how much; no limit if null.
+/// A usage and its limit; null if there is no limit.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Use {
     pub(crate) used: u64,
     pub(crate) limit: Option<u64>,
 }
 
-/// What is kept.
+/// What the journal stores for the tenant.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct TenantKept {
     pub(crate) max_age_seconds: f64,
@@ -75,14 +75,14 @@ pub(crate) async fn tenants(
 }
 
 async fn used_by(console: &Console, name: String) -> Result<TenantDetails, Refusal> {
-    let (limits, now) = (&console.engine.settings.limits, console.engine.wall.now());
+    let (limits, now) = (&console.engine.settings().limits, console.engine.now());
     let (usage, quota) =
-        (console.engine.journal.store().usage(&name, "").await?, console.engine.quota_of(&name));
+        (console.engine.store().usage(&name, "").await?, console.engine.quota_of(&name));
     let retention = console
         .cx
         .tenants
-        .retention(&console.engine.settings.retention, limits.unstored_bytes_per_tenant);
-    let kept = retention.tenants.get(&name);
+        .retention(&console.engine.settings().retention, limits.unstored_bytes_per_tenant);
+    let own = retention.tenants.get(&name);
     let today = now.as_micros().div_euclid(DAY * 1_000_000);
     let tokens = if usage.tokens.day.window >= today { usage.tokens.day.tokens } else { 0 };
     let of = |used: u64, limit: Option<u64>| Use { used, limit };
@@ -96,7 +96,7 @@ async fn used_by(console: &Console, name: String) -> Result<TenantDetails, Refus
     Ok(TenantDetails {
         runs: of(usage.running, quota.running),
         responses: of(
-            console.engine.limiter.readers_of(&name) as u64,
+            console.engine.readers_of(&name) as u64,
             Some(limits.readers_per_tenant as u64),
         ),
         requests_per_minute: of(
@@ -106,12 +106,12 @@ async fn used_by(console: &Console, name: String) -> Result<TenantDetails, Refus
         sessions: of(usage.sessions, quota.sessions),
         bytes: of(
             usage.bytes,
-            kept.and_then(|kept| kept.max_bytes).into_iter().chain(quota.bytes).min(),
+            own.and_then(|own| own.max_bytes).into_iter().chain(quota.bytes).min(),
         ),
         tokens_today: of(tokens, quota.tokens_per_day),
         retention: TenantKept {
-            max_age_seconds: kept.map_or(retention.max_age, |kept| kept.max_age).as_secs_f64(),
-            max_bytes: kept.and_then(|kept| kept.max_bytes),
+            max_age_seconds: own.map_or(retention.max_age, |own| own.max_age).as_secs_f64(),
+            max_bytes: own.and_then(|own| own.max_bytes),
         },
         no_store: console.cx.tenants.is_unstored(&name),
         refusals,

@@ -9,6 +9,7 @@ use capstan_protocol::{
     ToolChoice,
 };
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 /// Everything in a request beside its messages. Each attempt's `Turn` shares it.
 #[derive(Debug, Clone, Default)]
@@ -36,13 +37,19 @@ pub struct Extras {
     pub untranslatable: Option<DecodeError>,
 }
 
-/// The members of a CAP payload that the gateway understands, parsed in one pass. All others are
-/// for the agent.
+/// The members of a payload that the gateway understands, parsed in one pass. All others are for
+/// the agent. The face decides the type of the messages.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Payload<M> {
-    /// The messages, in CAP's format.
-    pub messages: Option<M>,
+pub struct Payload<Messages, Message = IgnoredAny> {
+    /// The messages.
+    pub messages: Option<Messages>,
+    /// The new message alone, for faces that have this member.
+    pub message: Option<Message>,
+    /// The id of the chat, for faces that have this member.
+    pub id: Option<RawJson>,
+    /// Why the client sends the request, for faces that have this member.
+    pub trigger: Option<RawJson>,
     /// The question as text. If it is not text, only the agent interprets it.
     pub query: Option<RawJson>,
     /// The input, for faces that have this member.
@@ -73,7 +80,7 @@ pub struct Payload<M> {
     effort: Option<Effort>,
 }
 
-impl<M> Payload<M> {
+impl<Messages, Message> Payload<Messages, Message> {
     /// Builds the extras. `text` is the whole payload, unchanged.
     pub fn into_extras(self, text: RawObject) -> Extras {
         let parameters = Parameters {

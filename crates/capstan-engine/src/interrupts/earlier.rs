@@ -43,7 +43,7 @@ async fn request_of(
     let Some(body) = engine.journal.store().body(run.stream_id).await? else { return Ok(None) };
     let held = load.held();
     load.grow_anyway(body.len().saturating_mul(COPIES));
-    let ask = cpu_offload::run(body.len(), || engine.asked(run, &body));
+    let ask = cpu_offload::run(body.len(), || engine.asked(run, body.clone()));
     load.shrink_to(held);
     Ok(ask.ok())
 }

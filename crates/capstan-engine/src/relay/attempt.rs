@@ -124,6 +124,7 @@ impl Relay {
                     self.packets.compare().await?;
                 }
                 Output::Again { .. }
+                | Output::Continued(_)
                 | Output::Delta(_)
                 | Output::Event { .. }
                 | Output::Model(_)
@@ -154,7 +155,7 @@ impl Relay {
         if remembered < self.counted + STEP {
             return Ok(());
         }
-        self.room.load.grow(remembered - self.counted, &self.engine.settings.limits)?;
+        self.room.load.grow(remembered - self.counted)?;
         self.counted = remembered;
         Ok(())
     }

@@ -418,7 +418,7 @@ async fn turn_so_far(engine: &Engine, run: &Run) -> Result<Option<StoredTurn>, J
         body => body?,
     };
     let Some(body) = body else { return Ok(None) };
-    let Ok(ask) = engine.asked(run, &body) else { return Ok(None) };
+    let Ok(ask) = engine.asked(run, body) else { return Ok(None) };
     let mut packets = PacketWriter::new(engine, run);
     // Replay applies the resets among the packets.
     let so_far = match packets.compare().await {

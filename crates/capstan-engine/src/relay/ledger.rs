@@ -87,6 +87,7 @@ pub(super) fn ends(run: &mut Run, packets: &PacketWriter, at: Timestamp, fault: 
         tokens = packets.attempt_tokens();
         attempt.reset_to = packets.reset_to();
         attempt.swallowed_bytes = packets.swallowed();
+        attempt.continued_by = packets.continued_by();
         attempt.usage = packets.summary().attempt_usage();
         for (name, usage) in packets.summary().attempt_usage_by_member() {
             member(attempt, &name, |used| used.usage = Some(usage));

@@ -54,12 +54,13 @@ impl NativeLog {
     fn native(&mut self, at: usize, payload: &RawObject) {
         let native = serde_json::from_value::<NativeEvent>(Event::of(payload).data);
         let Ok(NativeEvent { origin, part: Some(part), text_at, .. }) = native else { return };
+        // A part without a place for them holds its thoughts itself.
+        let thoughts = std::mem::take(&mut self.thoughts);
+        let text = text_at.as_ref().map(|_| thoughts).unwrap_or_default();
         if self.bytes + part.get().len() > MOST_BYTES {
             return;
         }
         self.bytes += part.get().len();
-        let text = text_at.as_ref().map(|_| std::mem::take(&mut self.thoughts));
-        let text = text.unwrap_or_default();
         let part = Part::Native(Box::new(NativePart { origin, part, text_at, text }));
         self.parts.push(Placed { at, calls: self.calls, part });
     }

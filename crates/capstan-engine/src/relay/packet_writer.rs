@@ -5,8 +5,8 @@ mod calls;
 mod tests;
 mod thoughts;
 
-use capstan_agent::Output;
-use capstan_journal::{Frame, JournalError, Run};
+use capstan_agent::{Continued, Output};
+use capstan_journal::{ContinuedBy, Frame, JournalError, Run};
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
     ChatMessage, Close, Event, EventView, Fault, FaultKind, NATIVE, Payload, PresentationEventType,
@@ -83,12 +83,34 @@ struct Attempt {
     reset_to: Option<u64>,
     /// The time of its first text or event.
     first_at: Option<Timestamp>,
+    /// Whether viewers have output of earlier attempts.
+    is_later: bool,
+    continued_by: Option<ContinuedBy>,
 }
 
 impl Attempt {
     /// Bytes of its text as viewers have it.
     fn place(&self) -> usize {
         self.received + self.as_markdown.iter().map(|(_, len)| len).sum::<usize>()
+    }
+
+    /// Records how the attempt continues the answer. The last way counts, but a reset stays.
+    fn continues(&mut self, by: ContinuedBy) {
+        if self.continued_by != Some(ContinuedBy::Reset) {
+            self.continued_by = Some(by);
+        }
+    }
+
+    /// Takes notice of an output before it is written.
+    fn observe(&mut self, output: &Output) {
+        match output {
+            Output::Continued(Continued::Prefill) => self.continues(ContinuedBy::Prefill),
+            Output::Continued(Continued::Resume) => self.continues(ContinuedBy::UpstreamResume),
+            output if self.is_later && self.continued_by.is_none() && output.is_answer() => {
+                self.continues(ContinuedBy::Comparison);
+            }
+            _ => {}
+        }
     }
 }
 
@@ -235,14 +257,21 @@ impl PacketWriter {
         self.sent.has_complete_part()
     }
 
-    /// Bytes that the present attempt repeated and viewers have.
+    /// Bytes that the present attempt repeated and viewers have. After a prefill the model repeats
+    /// nothing.
     pub(super) fn swallowed(&self) -> u64 {
-        self.attempt.swallowed
+        let is_prefilled = self.attempt.continued_by == Some(ContinuedBy::Prefill);
+        if is_prefilled { 0 } else { self.attempt.swallowed }
     }
 
     /// The packet to which the present attempt reset the viewers, if it did.
     pub(super) fn reset_to(&self) -> Option<u64> {
         self.attempt.reset_to
+    }
+
+    /// How the present attempt continues an answer that had broken off, if it does.
+    pub(super) fn continued_by(&self) -> Option<ContinuedBy> {
+        self.attempt.continued_by
     }
 
     /// The time of the present attempt's first text or event. Errors and warnings do not count.
@@ -273,13 +302,15 @@ impl PacketWriter {
 
     /// Begins an attempt. Its outputs are compared with the packets of earlier ones.
     pub(super) fn begin_attempt(&mut self, number: u32) {
-        (self.number, self.attempt) = (number, Attempt::default());
+        let is_later = !self.sent.is_empty();
+        (self.number, self.attempt) = (number, Attempt { is_later, ..Attempt::default() });
         self.sent.begin_attempt();
         self.summary.begin_attempt();
     }
 
     /// Takes an output of the agent.
     pub(super) fn take(&mut self, output: Output) -> Result<(), Fault> {
+        self.attempt.observe(&output);
         match self.summary.take(output) {
             Some(Output::Delta(text)) => {
                 self.attempt.received += text.len();
@@ -429,6 +460,7 @@ impl PacketWriter {
             }
             (_, rest) => again.extend(rest),
         }
+        self.attempt.continues(ContinuedBy::Reset);
         let data = StreamReset { attempt: self.number, after_seq };
         self.attempt.reset_to =
             Some(self.attempt.reset_to.map_or(after_seq, |before| before.min(after_seq)));

@@ -81,7 +81,7 @@ impl Reader<'_> {
         let Some((last, before)) = known.split_last() else { return Ok(None) };
         let (since, count) = (self.engine.histories.erasures(), self.count().await?);
         let bytes: usize = before.iter().map(|turn| turn.bytes).sum();
-        self.load.grow(bytes.saturating_mul(COPIES), &self.engine.settings.limits)?;
+        self.load.grow(bytes.saturating_mul(COPIES))?;
         let mut turns = before.to_vec();
         self.read(&mut turns, last.number).await?;
         let is_same = turns.get(before.len()).is_some_and(|turn| turn.is(last));
@@ -116,7 +116,7 @@ impl Reader<'_> {
         loop {
             // Reserve a whole page. The store returns at most a page, or one turn.
             let held = self.load.held();
-            self.load.grow(PAGE * COPIES, &self.engine.settings.limits)?;
+            self.load.grow(PAGE * COPIES)?;
             let page = store
                 .turns(TurnRange { from, max_bytes: PAGE, ..TurnRange::all(tenant, session) })
                 .await?;

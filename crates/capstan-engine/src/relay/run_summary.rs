@@ -41,7 +41,7 @@ impl RunSummary {
             }
             Output::Reason(reason) => self.reason = Some(reason),
             // These belong to the run's record, not to its stream.
-            Output::FarId(_) | Output::CallBegan(_) => {}
+            Output::FarId(_) | Output::CallBegan(_) | Output::Continued(_) => {}
             other @ (Output::Delta(_)
             | Output::Again { .. }
             | Output::Event { .. }

@@ -18,8 +18,7 @@ pub(super) struct SentLog {
     tools: ToolLog,
     /// The ids of calls that have not ended.
     open_calls: Vec<String>,
-    /// For each packet that ended a block of reasoning: its `seq`, and the length of all thoughts
-    /// up to it.
+    /// For each packet with a native part: its `seq`, and the length of all thoughts up to it.
     thought_ends: Vec<(u64, usize)>,
     events: u64,
 }
@@ -163,11 +162,11 @@ impl SentLog {
     }
 }
 
-/// Whether an event is the native part of the reasoning before it.
+/// Whether an event is a native part, which ends the thoughts before it.
 fn ends_thoughts(event: &Event) -> bool {
     event.kind.as_deref() == Some(NATIVE)
         && serde_json::from_value::<NativeEvent>(event.data.clone())
-            .is_ok_and(|native| native.part.is_some() && native.text_at.is_some())
+            .is_ok_and(|native| native.part.is_some())
 }
 
 fn is_json(arguments: &Arguments) -> bool {

@@ -1,4 +1,4 @@
-//! What is known of a task that waits in a lane, and the task itself.
+//! A task in a tenant's queue, and its state.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -15,19 +15,19 @@ tokio::task_local! {
     static CURRENT: Arc<TaskSlot>;
 }
 
-/// A task's place in a lane.
+/// A task's slot in a queue.
 pub struct TaskSlot {
-    /// Of the connection whose request it answers.
+    /// The slot of the connection whose request the task answers.
     connection: Option<Arc<Self>>,
     state: Mutex<State>,
 }
 
 struct State {
-    /// None if it is not known whose it is: then it waits for nobody.
-    lane: Option<Arc<TenantQueue>>,
-    /// Where requests of a connection wait until it is known whose they are.
-    strangers: Option<Arc<TenantQueue>>,
-    /// A connection that brings several tenants' requests, as one of a proxy does, is nobody's.
+    /// None if the tenant is not known. The task then does not wait.
+    queue: Option<Arc<TenantQueue>>,
+    /// The queue of the connection's requests until their tenant is known.
+    unassigned: Option<Arc<TenantQueue>>,
+    /// A connection with requests of several tenants, like that of a proxy, belongs to no queue.
     is_shared: bool,
     task: Option<Waker>,
     stage: Stage,
@@ -35,26 +35,26 @@ struct State {
 
 enum Stage {
     Asleep,
-    /// In its lane's line.
+    /// In its tenant's queue.
     Waiting,
-    /// In the runtime's line, with room in this lane.
+    /// In the runtime's queue. Holds a place of this tenant's queue.
     Awake(Option<Arc<TenantQueue>>),
-    /// Being polled.
+    /// Running.
     AtWork(Option<Arc<TenantQueue>>, IsWoken),
     Gone,
 }
 
-/// Whether it was woken while it was at work.
+/// Whether the task was woken while it was running.
 type IsWoken = bool;
 
 impl TaskSlot {
-    pub(super) fn new(lane: Option<Arc<TenantQueue>>, connection: Option<Arc<Self>>) -> Arc<Self> {
+    pub(super) fn new(queue: Option<Arc<TenantQueue>>, connection: Option<Arc<Self>>) -> Arc<Self> {
         let state =
-            State { lane, strangers: None, is_shared: false, task: None, stage: Stage::Asleep };
+            State { queue, unassigned: None, is_shared: false, task: None, stage: Stage::Asleep };
         Arc::new(Self { connection, state: Mutex::new(state) })
     }
 
-    /// That of the present task, if it has one.
+    /// The slot of the present task, if it has one.
     pub fn current() -> Option<Arc<Self>> {
         CURRENT.try_with(Arc::clone).ok()
     }
@@ -63,24 +63,24 @@ impl TaskSlot {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From its next turn on it is this lane's, and so is its connection.
-    pub(super) fn enter(&self, lane: &Arc<TenantQueue>) {
-        self.state().lane = Some(Arc::clone(lane));
+    /// Moves the task and its connection to this queue, from the next turn on.
+    pub(super) fn enter(&self, queue: &Arc<TenantQueue>) {
+        self.state().queue = Some(Arc::clone(queue));
         if let Some(connection) = &self.connection {
             let mut state = connection.state();
-            state.is_shared |= state.lane.as_ref().is_some_and(|known| !Arc::ptr_eq(known, lane));
-            state.lane = (!state.is_shared).then(|| Arc::clone(lane));
+            state.is_shared |= state.queue.as_ref().is_some_and(|known| !Arc::ptr_eq(known, queue));
+            state.queue = (!state.is_shared).then(|| Arc::clone(queue));
         }
     }
 
-    /// Nothing is under way on the present task's connection any more: nobody knows whose the next
-    /// request is, and it must not wait behind those of whoever was the last.
+    /// The connection of the present task has no open request any more. The tenant of its next
+    /// request is unknown, so that request must not wait in the last tenant's queue.
     pub fn free_connection() {
         let _ =
-            CURRENT.try_with(|seat| seat.connection.as_ref().unwrap_or(seat).state().lane = None);
+            CURRENT.try_with(|slot| slot.connection.as_ref().unwrap_or(slot).state().queue = None);
     }
 
-    /// The present task goes on in its next turn, which is in the lane that it has just entered.
+    /// Ends the turn. The task continues in the queue that it has just entered.
     pub async fn next_turn() {
         let mut is_next = false;
         poll_fn(|context| {
@@ -94,35 +94,35 @@ impl TaskSlot {
     }
 
     #[cfg(test)]
-    pub(super) fn is_in(&self, lane: &Arc<TenantQueue>) -> bool {
-        self.state().lane.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, lane))
+    pub(super) fn is_in(&self, queue: &Arc<TenantQueue>) -> bool {
+        self.state().queue.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, queue))
     }
 
-    /// Where to wait. A request waits where its connection does until it is known whose it is.
-    fn lane(&self, state: &State) -> Option<Arc<TenantQueue>> {
+    /// The queue to wait in. A request waits in its connection's queue until its tenant is known.
+    fn queue(&self, state: &State) -> Option<Arc<TenantQueue>> {
         let of_connection = |connection: &Arc<Self>| {
             let mut state = connection.state();
-            let known = state.lane.clone();
+            let known = state.queue.clone();
             known.unwrap_or_else(|| {
-                Arc::clone(state.strangers.get_or_insert_with(TenantQueue::of_strangers))
+                Arc::clone(state.unassigned.get_or_insert_with(TenantQueue::of_unknown_tenant))
             })
         };
-        state.lane.clone().or_else(|| self.connection.as_ref().map(of_connection))
+        state.queue.clone().or_else(|| self.connection.as_ref().map(of_connection))
     }
 
-    /// Goes to the runtime's line, or waits in its lane's.
-    fn line_up(self: &Arc<Self>, state: &mut State) {
-        let lane = self.lane(state);
-        let is_free = lane.as_ref().is_none_or(|lane| lane.admits(self));
-        state.stage = if is_free { Stage::Awake(lane) } else { Stage::Waiting };
+    /// Enters the runtime's queue, or waits in the tenant's.
+    fn enqueue(self: &Arc<Self>, state: &mut State) {
+        let queue = self.queue(state);
+        let is_free = queue.as_ref().is_none_or(|queue| queue.admits(self));
+        state.stage = if is_free { Stage::Awake(queue) } else { Stage::Waiting };
     }
 
-    /// Somebody has woken it.
-    fn rise(self: &Arc<Self>) {
+    /// The task was woken.
+    fn note_wake(self: &Arc<Self>) {
         let mut state = self.state();
         match &mut state.stage {
             Stage::Asleep => {
-                self.line_up(&mut state);
+                self.enqueue(&mut state);
                 state.go();
             }
             Stage::AtWork(_, is_woken) => *is_woken = true,
@@ -130,39 +130,39 @@ impl TaskSlot {
         }
     }
 
-    /// Whether it takes the room that has become free in a lane in which it waits.
-    pub(super) fn is_called(self: &Arc<Self>, lane: &Arc<TenantQueue>) -> bool {
+    /// Whether it takes the free place of a queue in which it waits.
+    pub(super) fn is_called(self: &Arc<Self>, queue: &Arc<TenantQueue>) -> bool {
         let mut state = self.state();
         if !matches!(state.stage, Stage::Waiting) {
             return false;
         }
-        let is_still_here = self.lane(&state).is_some_and(|now| Arc::ptr_eq(&now, lane));
+        let is_still_here = self.queue(&state).is_some_and(|now| Arc::ptr_eq(&now, queue));
         if is_still_here {
-            state.stage = Stage::Awake(Some(Arc::clone(lane)));
+            state.stage = Stage::Awake(Some(Arc::clone(queue)));
         } else {
-            // It has become known whose it is.
-            self.line_up(&mut state);
+            // Its tenant has become known.
+            self.enqueue(&mut state);
         }
         state.go();
         is_still_here
     }
 
-    /// Whether it is its turn.
+    /// Whether it may run now.
     fn begins(self: &Arc<Self>, context: &Context<'_>) -> bool {
         let mut state = self.state();
         if !state.task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {
             state.task = Some(context.waker().clone());
         }
-        // The runtime polls a task once before anybody has woken it.
+        // The runtime polls a task once before its first wake-up.
         if matches!(state.stage, Stage::Asleep) {
-            self.line_up(&mut state);
+            self.enqueue(&mut state);
         }
-        let Stage::Awake(lane) = &mut state.stage else { return false };
-        state.stage = Stage::AtWork(lane.take(), false);
+        let Stage::Awake(queue) = &mut state.stage else { return false };
+        state.stage = Stage::AtWork(queue.take(), false);
         true
     }
 
-    /// Its turn is over, and took so long.
+    /// Ends a turn, which took this long.
     fn ends(self: &Arc<Self>, next: Stage, took: Duration, now: Instant) {
         let mut state = self.state();
         let before = std::mem::replace(&mut state.stage, next);
@@ -170,23 +170,23 @@ impl TaskSlot {
             state.task = None;
         }
         drop(state);
-        let (lane, is_woken) = match before {
-            Stage::Awake(lane) => (lane, false),
-            Stage::AtWork(lane, is_woken) => (lane, is_woken),
+        let (queue, is_woken) = match before {
+            Stage::Awake(queue) => (queue, false),
+            Stage::AtWork(queue, is_woken) => (queue, is_woken),
             Stage::Asleep | Stage::Waiting | Stage::Gone => (None, false),
         };
-        if let Some(lane) = lane {
-            lane.pass_on(took, now);
+        if let Some(queue) = queue {
+            queue.end_turn(took, now);
         }
-        // Behind all that have waited meanwhile.
+        // Behind all tasks that have waited meanwhile.
         if is_woken {
-            self.rise();
+            self.note_wake();
         }
     }
 }
 
 impl State {
-    /// Tells the runtime, if it is its turn.
+    /// Wakes the task in the runtime, if it may run.
     fn go(&self) {
         if let (Stage::Awake(_), Some(task)) = (&self.stage, &self.task) {
             task.wake_by_ref();
@@ -196,58 +196,58 @@ impl State {
 
 impl Wake for TaskSlot {
     fn wake(self: Arc<Self>) {
-        self.rise();
+        self.note_wake();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.rise();
+        self.note_wake();
     }
 }
 
-/// A task's own hold on its place: when it is gone, the place is free.
-struct Seated {
-    seat: Arc<TaskSlot>,
+/// A task's handle on its slot. Dropping it frees the slot.
+struct SlotHandle {
+    slot: Arc<TaskSlot>,
     waker: Waker,
 }
 
-impl Seated {
-    fn new(seat: Arc<TaskSlot>) -> Self {
-        Self { waker: Waker::from(Arc::clone(&seat)), seat }
+impl SlotHandle {
+    fn new(slot: Arc<TaskSlot>) -> Self {
+        Self { waker: Waker::from(Arc::clone(&slot)), slot }
     }
 }
 
-impl Drop for Seated {
+impl Drop for SlotHandle {
     fn drop(&mut self) {
-        self.seat.ends(Stage::Gone, Duration::ZERO, Instant::now());
+        self.slot.ends(Stage::Gone, Duration::ZERO, Instant::now());
     }
 }
 
 pin_project! {
-    /// A task that waits in its tenant's lane whenever it is woken; an ordinary one if it has no
-    /// place in any.
+    /// A task that waits in its tenant's queue whenever it is woken. Without a slot it is an
+    /// ordinary task.
     pub struct ScheduledTask<F> {
         #[pin]
         work: F,
-        seated: Option<Seated>,
+        seated: Option<SlotHandle>,
     }
 }
 
 impl<F> ScheduledTask<F> {
-    pub(super) fn new(seat: Option<Arc<TaskSlot>>, work: F) -> Self {
-        Self { work, seated: seat.map(Seated::new) }
+    pub(super) fn new(slot: Option<Arc<TaskSlot>>, work: F) -> Self {
+        Self { work, seated: slot.map(SlotHandle::new) }
     }
 
-    /// A task that waits for nobody.
+    /// A task that does not wait.
     pub fn without(work: F) -> Self {
         Self::new(None, work)
     }
 
-    /// A connection, of which it is not known yet whose it is.
+    /// A connection whose tenant is not known yet.
     pub fn connection(work: F) -> Self {
         Self::new(Some(TaskSlot::new(None, None)), work)
     }
 
-    /// A request that came over a connection, beside others.
+    /// A request of a connection, beside others.
     pub fn request(connection: Option<&Arc<TaskSlot>>, work: F) -> Self {
         Self::new(
             connection.map(|connection| TaskSlot::new(None, Some(Arc::clone(connection)))),
@@ -261,15 +261,15 @@ impl<F: Future> Future for ScheduledTask<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let Some(Seated { seat, waker }) = this.seated else { return this.work.poll(context) };
-        if !seat.begins(context) {
+        let Some(SlotHandle { slot, waker }) = this.seated else { return this.work.poll(context) };
+        if !slot.begins(context) {
             return Poll::Pending;
         }
         let began = Instant::now();
         let polled = CURRENT
-            .sync_scope(Arc::clone(seat), || this.work.poll(&mut Context::from_waker(waker)));
+            .sync_scope(Arc::clone(slot), || this.work.poll(&mut Context::from_waker(waker)));
         let now = Instant::now();
-        seat.ends(Stage::Asleep, now - began, now);
+        slot.ends(Stage::Asleep, now - began, now);
         polled
     }
 }

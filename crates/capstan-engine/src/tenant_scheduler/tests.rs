@@ -8,19 +8,19 @@ use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Each may have half a processor, however many there are.
+/// Each tenant may use half of a processor, whatever their number.
 fn half() -> Arc<TenantScheduler> {
     Arc::new(TenantScheduler { share: 0.5, ..TenantScheduler::new(0) })
 }
 
-/// Waits until all that can happen at this moment has happened.
+/// Waits until all tasks that can run now have run.
 async fn settle() {
     for _ in 0..100 {
         yield_now().await;
     }
 }
 
-/// A tenant's tasks, each of which has one turn when the bell rings, and how many have had it.
+/// Tasks of a tenant that each have one turn when the bell rings. Counts those that had it.
 fn crowd(
     scheduler: &TenantScheduler,
     tenant: &str,
@@ -45,7 +45,7 @@ async fn of_a_crowd_that_is_woken_at_once_few_go_before_somebody_else() {
     settle().await;
     let seen = Arc::clone(&turns);
     bell.notify_waiters();
-    // Behind all that are in the runtime's line by now.
+    // Behind all tasks in the runtime's queue.
     let before = tokio::spawn(async move { seen.load(Ordering::Relaxed) }).await.unwrap();
     assert!((1..=4 * *PROCESSORS).contains(&before), "{before} of them went before");
     crowd.join_all().await;
@@ -68,7 +68,7 @@ async fn a_task_that_ends_in_whatever_way_leaves_its_place_to_the_next() {
     tokio::spawn(scheduler.task("loud", yield_now())).await.unwrap();
 }
 
-/// A tenant's work: so many turns of a millisecond each.
+/// Work of a tenant: some turns of a millisecond each.
 async fn work(scheduler: Arc<TenantScheduler>, tenant: &'static str, turns: u32) -> Duration {
     let began = Instant::now();
     let work = async {
@@ -107,14 +107,14 @@ async fn while_others_ask_a_lane_has_its_share_and_alone_it_has_all() {
 #[tokio::test(start_paused = true)]
 async fn beside_others_no_more_are_awake_than_may_be_at_work() {
     let scheduler = half();
-    let lane = scheduler.of("a");
-    assert_eq!(lane.line().room, *WIDE);
+    let queue = scheduler.of("a");
+    assert_eq!(queue.line().room, *WIDE);
     scheduler.enter("other");
     scheduler.pay("a", Duration::ZERO);
-    assert_eq!(lane.line().room, 1);
+    assert_eq!(queue.line().room, 1);
     tokio::time::sleep(LATELY).await;
     scheduler.pay("a", Duration::ZERO);
-    assert_eq!(lane.line().room, *WIDE);
+    assert_eq!(queue.line().room, *WIDE);
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,7 +124,7 @@ async fn a_lane_that_is_far_behind_still_has_a_turn_now_and_then_and_catches_up(
     scheduler.pay("loud", Duration::from_secs(60));
     let began = Instant::now();
     let turns = work(Arc::clone(&scheduler), "loud", 3).await;
-    assert!(turns <= 3 * LONGEST_REST + 3 * MS, "{turns:?}");
+    assert!(turns <= 3 * LONGEST_PAUSE + 3 * MS, "{turns:?}");
     tokio::time::sleep_until(began + LONGEST_DEBT + 10 * MS).await;
     assert!(!scheduler.of("loud").line().is_behind(Instant::now()));
 }
@@ -144,7 +144,7 @@ async fn requests_wait_in_their_tenants_lane_as_soon_as_one_of_their_connection_
             assert!(scheduler.enter("loud"));
         }));
     }
-    // One rest is over at once; what comes in it is all of one tenant's, and that has no turn left.
+    // A pause can end at once. All its tasks belong to one tenant, which has no turn left.
     settle().await;
     let turns = turns.load(Ordering::Relaxed);
     assert!(
@@ -177,7 +177,7 @@ async fn a_request_does_not_wait_behind_whoever_used_its_connection_before() {
     let connection = async move {
         here.enter("loud");
         here.pay("loud", Duration::from_secs(60));
-        // The lane rests after the turn of somebody in it.
+        // The queue pauses after the turn of a task.
         here.task("loud", async {}).await;
         TaskSlot::free_connection();
         // The next request comes over the same connection.
@@ -194,7 +194,7 @@ async fn a_request_goes_on_in_its_lane_as_soon_as_it_is_known_whose_it_is() {
     let scheduler = half();
     scheduler.enter("quiet");
     scheduler.pay("loud", Duration::from_secs(60));
-    // The lane rests after the turn of somebody in it.
+    // The queue pauses after the turn of a task.
     scheduler.task("loud", async {}).await;
     let (here, began) = (Arc::clone(&scheduler), Instant::now());
     let connection = async move {
@@ -202,7 +202,7 @@ async fn a_request_goes_on_in_its_lane_as_soon_as_it_is_known_whose_it_is() {
         TaskSlot::next_turn().await;
         began.elapsed()
     };
-    assert!(ScheduledTask::connection(connection).await >= LONGEST_REST);
+    assert!(ScheduledTask::connection(connection).await >= LONGEST_PAUSE);
 }
 
 #[tokio::test]

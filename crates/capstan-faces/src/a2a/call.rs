@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::push_config::Config;
-use super::words::{Version, with};
+use super::version::{Version, with};
 use crate::query;
 use crate::refusal::ShapedByFace;
 
@@ -114,7 +114,11 @@ pub(super) fn unknown_version(parts: &Parts) -> Option<Wrong> {
     let named = named.or_else(|| query::parse::<InQuery>(&parts.uri).ok()?.version)?;
     let is_known = named.trim().is_empty() || SPOKEN.iter().any(|known| is_of(named.trim(), known));
     (!is_known).then(|| {
-        let message = format!("Version {:?} is not spoken here: 1.0 and 0.3 are.", named.trim());
+        let message = format!(
+            "Version {:?} is not supported. Supported are 1.0 and \
+            0.3.",
+            named.trim()
+        );
         Wrong::new(-32009, 400, "VERSION_NOT_SUPPORTED", message)
     })
 }
@@ -167,7 +171,7 @@ impl Wrong {
     }
 
     pub(super) fn unknown_method(name: &str) -> Self {
-        Self::new(-32601, 404, "METHOD_NOT_FOUND", format!("There is no method {name:?} here."))
+        Self::new(-32601, 404, "METHOD_NOT_FOUND", format!("There is no method {name:?}."))
     }
 
     pub(super) fn not_cancelable() -> Self {
@@ -175,7 +179,7 @@ impl Wrong {
             -32002,
             409,
             "TASK_NOT_CANCELABLE",
-            "The task is over, so that it cannot be cancelled.",
+            "The task has ended, so it cannot be cancelled.",
         )
     }
 
@@ -202,7 +206,7 @@ impl Wrong {
         let is_gone = matches!(fault.kind(), FaultKind::StreamNotFound | FaultKind::StreamExpired);
         // The catalogue's stream is a task here.
         let message = match is_gone && fault.message() == Fault::new(fault.kind()).message() {
-            true => "The task was not found: it was never here, or is gone.".to_owned(),
+            true => "The task was not found: it never existed, or it has expired.".to_owned(),
             false => problem.detail.unwrap_or(problem.title),
         };
         let is_by_status = matches!(status, 401 | 403 | 405 | 413 | 415 | 429 | 503)

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::call::Call;
-use super::words::{Version, with};
+use super::version::{Version, with};
 use super::{push, rows};
 use crate::face::FaceContext;
 use crate::openapi::Routes;
@@ -60,7 +60,7 @@ async fn of_default(
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
-    Ok(kept_for_a_while(&parts, &public(&cx, None, &parts)?))
+    Ok(cacheable(&parts, &public(&cx, None, &parts)?))
 }
 
 async fn of_agent(
@@ -69,7 +69,7 @@ async fn of_agent(
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
-    Ok(kept_for_a_while(&parts, &public(&cx, Some(&name), &parts)?))
+    Ok(cacheable(&parts, &public(&cx, Some(&name), &parts)?))
 }
 
 async fn more_of_default(
@@ -91,7 +91,7 @@ async fn more_of_agent(
 }
 
 /// A card with an `ETag`, which is not sent to clients that have it.
-fn kept_for_a_while(parts: &Parts, card: &Value) -> Response {
+fn cacheable(parts: &Parts, card: &Value) -> Response {
     let text = card.to_string();
     let hash: String =
         Sha256::digest(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -146,8 +146,7 @@ pub(super) fn extended(
     let others = others.into_iter().map(|name| {
         let place = place(&base, name);
         let says = format!(
-            "Another agent of this server, not asked here: its card is at \
-         {place}/.well-known/agent-card.json."
+            "Another agent of this server. Its card is at {place}/.well-known/agent-card.json."
         );
         json!({ "id": name, "name": name, "description": says, "tags": ["agent", "elsewhere"] })
     });
@@ -176,8 +175,8 @@ fn card(cx: &FaceContext, name: &str, url: &str) -> Value {
     let modes = json!(["text/plain", "application/json"]);
     let mut card = json!({
         "name": name,
-        "description": format!("The agent {name:?} behind Capstan: its tasks are started once, \
-         kept, and read on after a cut."),
+        "description": format!("The agent {name:?} behind Capstan. Its tasks start at most once, \
+         are stored, and can be resumed after a cut."),
         "version": env!("CARGO_PKG_VERSION"),
         "supportedInterfaces": [interface("JSONRPC", "1.0"), interface("HTTP+JSON", "1.0"),
         interface("JSONRPC", "0.3"),
@@ -185,13 +184,13 @@ fn card(cx: &FaceContext, name: &str, url: &str) -> Value {
         "capabilities": { "streaming": true, "pushNotifications": push::is_possible(cx),
         "extendedAgentCard": true, "extensions": [{
             "uri": RESUME,
-            "description": "Events have ids. A subscription with Last-Event-ID goes on right \
-             after that event, also when the task is over.",
+            "description": "Events have ids. A subscription with Last-Event-ID resumes right after \
+             that event, also when the task has ended.",
             "required": false }] },
         "defaultInputModes": modes,
         "defaultOutputModes": modes,
-        "skills": [{ "id": name, "name": name, "description": format!("Whatever the agent \
-         {name:?} can do."), "tags": ["agent"] }],
+        "skills": [{ "id": name, "name": name, "description": format!("All abilities of the agent \
+         {name:?}."), "tags": ["agent"] }],
         // For clients of 0.3.
         "protocolVersion": "0.3.0",
         "url": url,

@@ -8,13 +8,13 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::task::{failure, foreign_data, questions};
-use super::words::{Ids, Status, TaskState, Version};
+use super::version::{Ids, Status, TaskState, Version};
 
 pub(super) struct Fold {
     pub(super) version: Version,
     pub(super) ids: Ids,
     pub(super) stream: Uuid,
-    /// The artifact has begun, so later updates append to it.
+    /// Whether the artifact has begun. Later updates then append to it.
     pub(super) has_begun: bool,
     asked: Vec<Value>,
     failed: Option<StreamError>,
@@ -38,14 +38,14 @@ impl Fold {
     /// The events of a packet, and true if they are the last ones.
     pub(super) fn take(&mut self, packet: &StreamPacket) -> (Vec<Value>, bool) {
         let (at, seq) = (packet.t, packet.seq);
-        let said = match &packet.payload {
+        let event = match &packet.payload {
             Payload::Delta(text) if text.is_empty() => None,
             Payload::Delta(text) => Some(self.add(vec![self.version.text(text)])),
             Payload::Event(raw) => self.event(raw, at, seq),
             Payload::Error(error) => self.error(error, at, seq),
             Payload::Close(close) => return (vec![self.close(close, at, seq)], true),
         };
-        (said.into_iter().collect(), false)
+        (event.into_iter().collect(), false)
     }
 
     fn add(&mut self, parts: Vec<Value>) -> Value {
@@ -86,14 +86,13 @@ impl Fold {
                 None
             }
             EventView::Other => {
-                foreign_data(raw).map(|told| self.add(vec![self.version.data(told)]))
+                foreign_data(raw).map(|data| self.add(vec![self.version.data(data)]))
             }
             EventView::Thought(_) | EventView::Reset(_) => None,
         }
     }
 
-    /// An error that is not fatal becomes a status message. The end of the task reports a fatal
-    /// one.
+    /// A transient error becomes a status message. The end of the task reports a fatal one.
     fn error(&mut self, error: &StreamError, at: Timestamp, seq: u64) -> Option<Value> {
         if error.severity == ErrorSeverity::Fatal {
             self.failed = Some(error.clone());

@@ -1,6 +1,6 @@
 //! The methods of JSON-RPC.
 
-use super::words::Version;
+use super::version::Version;
 use crate::identity::scopes::Operation;
 
 #[derive(Clone, Copy)]

@@ -4,7 +4,6 @@
 //! end of a run of the task and then posts, with retries. The body of the delivery contains the
 //! config, so deliveries also store the configs.
 
-use bytes::Bytes;
 use capstan_agent::Turn;
 use capstan_journal::{NameKind, Named, Run, RunState};
 use capstan_protocol::{DecodeError, Fault, FaultKind};
@@ -14,7 +13,7 @@ use uuid::Uuid;
 
 use super::call::Call;
 use super::push_config::Config;
-use super::words::{Ids, Version};
+use super::version::{Ids, Version};
 use super::{NAME, task};
 use crate::face::FaceContext;
 use crate::face::delivery::{self, DueDelivery, WebhookMessage};
@@ -38,7 +37,7 @@ struct Delivery {
     task: String,
     is_1: bool,
     config: Config,
-    /// The config was created after that run had ended, so there is nothing to deliver.
+    /// The config was created after that run had ended, so nothing is delivered.
     is_late: bool,
 }
 
@@ -136,7 +135,7 @@ pub(super) async fn promise(
             // The task has begun, and clients can still get it by request.
             Err(fault) if fault.kind() == FaultKind::SessionLimitExceeded => {
                 tracing::error!(stream = %run.stream_id, code = fault.code(),
-                "who asked to be told of a task will not be");
+                "a run gets no push notification: too many deliveries are open");
             }
             claimed => claimed?,
         }
@@ -145,7 +144,7 @@ pub(super) async fn promise(
 }
 
 async fn deliveries(cx: &FaceContext, tenant: &str, task: &str) -> Result<Vec<Run>, Fault> {
-    let (store, tenant) = (cx.engine.journal.store(), tenants::deliveries_of(tenant));
+    let (store, tenant) = (cx.engine.store(), tenants::deliveries_of(tenant));
     store
         .named(Named { limit: PAGE, ..Named::all(&tenant, NameKind::Chat, &place(task)) })
         .await
@@ -153,7 +152,7 @@ async fn deliveries(cx: &FaceContext, tenant: &str, task: &str) -> Result<Vec<Ru
 }
 
 async fn of_run(cx: &FaceContext, run: &Run) -> Result<Option<Delivery>, Fault> {
-    let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    let body = cx.engine.store().body(run.stream_id).await.map_err(journal_fault)?;
     let body: Value = body.and_then(|body| serde_json::from_slice(&body).ok()).unwrap_or_default();
     Ok(body.pointer("/message/parts/0/text").and_then(Value::as_str).and_then(Delivery::of))
 }
@@ -168,8 +167,8 @@ async fn claim(cx: &FaceContext, of: &Run, delivery: &Delivery, key: &str) -> Re
     let key = format!("capstan:push:{key}");
     let message = json!({ "message": { "messageId": key.as_str(), "role": "ROLE_USER",
     "parts": [{ "text": text }] } });
-    let body = Bytes::from(message.to_string());
-    let (ask, chat) = (super::kept::from_a2a(&body)?, Some(place(&delivery.task)));
+    let body = message.into();
+    let (ask, chat) = (super::message::from_a2a(&body)?, Some(place(&delivery.task)));
     delivery::begin(cx, &of.tenant, delivery::Delivery { face: NAME, key, body, ask, chat }).await
 }
 
@@ -208,7 +207,7 @@ pub(super) async fn delivery_message(
     let allow_private = is_local || cx.tenants.allows_push_to(&run.tenant, &url);
     let to = Webhook::unsigned(url, allow_private);
     let mut headers = vec![("content-type", "application/json".to_owned())];
-    headers.extend(delivery.config.authorization().map(|words| ("authorization", words)));
+    headers.extend(delivery.config.authorization().map(|value| ("authorization", value)));
     if !delivery.config.token.is_empty() {
         headers.push(("x-a2a-notification-token", delivery.config.token));
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::words::{Version, with};
+use super::version::{Version, with};
 use capstan_engine::ask::invalid;
 
 const LONGEST_URL: usize = 2048;
@@ -89,7 +89,7 @@ impl Config {
     }
 
     /// Encodes the config for an answer.
-    pub(super) fn told(&self, version: Version, task: &str) -> Value {
+    pub(super) fn to_value(&self, version: Version, task: &str) -> Value {
         let own = serde_json::to_value(self).unwrap_or_default();
         match version {
             Version::V1 => with(own, "taskId", task),

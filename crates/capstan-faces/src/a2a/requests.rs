@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::call::{Call, Wrong};
-use super::kept::{Configuration, Kept, Message, Send};
+use super::message::{Configuration, Message, Send, StoredMessage};
 use super::push;
 use super::push_config::Config;
-use super::words::{Ids, Version};
+use super::version::{Ids, Version};
 use super::{A2a, NAME, task};
 use crate::face::FaceContext;
 use crate::face::last_event_id::resume_point;
@@ -23,7 +23,7 @@ use crate::face::reader::ViewerKind;
 use crate::face::{self, RefusalTarget, ViewRequest};
 use crate::identity::caller::Caller;
 use crate::refusal::Refusal;
-use capstan_engine::ask::invalid;
+use capstan_engine::ask::{RequestBody, invalid};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::limits::MemoryReservation;
 use capstan_engine::{runs, stopping};
@@ -54,7 +54,7 @@ pub(super) struct ListParams {
 
 impl Asked<'_> {
     pub(super) fn wrong(&self, fault: &Fault) -> Response {
-        self.call.refuse(&Wrong::of(fault, self.cx.engine.settings.exposure))
+        self.call.refuse(&Wrong::of(fault, self.cx.engine.settings().exposure))
     }
 
     /// Sends a message: starts a run, or attaches to the one that it started.
@@ -65,12 +65,12 @@ impl Asked<'_> {
         load: MemoryReservation,
         is_stream: bool,
     ) -> Result<Response, Refusal> {
-        let kept = match self.keep(params).await {
-            Ok((kept, configuration, push)) => {
+        let stored = match self.keep(params).await {
+            Ok((stored, configuration, push)) => {
                 let is_blocking = configuration.is_blocking(self.call.version);
                 (self.call.wants_collected, self.call.is_blocking) = (!is_stream, is_blocking);
                 self.call.push = push;
-                kept
+                stored
             }
             Err(fault) => {
                 parts.extensions.insert(self.call.clone());
@@ -89,18 +89,21 @@ impl Asked<'_> {
             self.face,
             self.agent,
             &parts,
-            Posted { body: kept, load, hash: None },
+            Posted { body: stored, load, hash: None },
         )
         .await
     }
 
     /// Builds the body that is stored with the run. A message that continues a task answers its
     /// questions.
-    async fn keep(&self, params: &[u8]) -> Result<(Bytes, Configuration, Option<Config>), Fault> {
+    async fn keep(
+        &self,
+        params: &[u8],
+    ) -> Result<(RequestBody, Configuration, Option<Config>), Fault> {
         let send: Send = capstan_protocol::decode::from_slice(params).map_err(|e| invalid(&e))?;
         let message = Message::of(&send.message)?;
         let push = send.configuration.push()?;
-        let mut kept = Kept {
+        let mut stored = StoredMessage {
             message: send.message,
             metadata: send.metadata,
             task: None,
@@ -108,14 +111,14 @@ impl Asked<'_> {
             answers: Vec::new(),
         };
         if !message.task_id.is_empty() {
-            self.answer(&message, &mut kept).await?;
+            self.answer(&message, &mut stored).await?;
         }
-        let body = serde_json::to_vec(&kept).unwrap_or_default();
-        Ok((body.into(), send.configuration, push))
+        let body = serde_json::to_vec(&stored).unwrap_or_default();
+        Ok((Bytes::from(body).into(), send.configuration, push))
     }
 
-    async fn answer(&self, message: &Message, kept: &mut Kept) -> Result<(), Fault> {
-        let store = self.cx.engine.journal.store();
+    async fn answer(&self, message: &Message, stored: &mut StoredMessage) -> Result<(), Fault> {
+        let store = self.cx.engine.store();
         let tenant = &self.caller.tenant;
         // A repeated message finds its first result.
         let found = store.find(tenant, &message.message_id).await.map_err(journal_fault)?;
@@ -123,8 +126,8 @@ impl Asked<'_> {
             found.filter(|found| matches!(found, Found::Run(run) if run.face == NAME))
         {
             let body = store.body(run.stream_id).await.map_err(journal_fault)?.unwrap_or_default();
-            if let Ok(before) = serde_json::from_slice::<Kept>(&body) {
-                (kept.task, kept.context, kept.answers) =
+            if let Ok(before) = serde_json::from_slice::<StoredMessage>(&body) {
+                (stored.task, stored.context, stored.answers) =
                     (before.task, before.context, before.answers);
                 return Ok(());
             }
@@ -132,13 +135,14 @@ impl Asked<'_> {
         let runs = task::runs_of(self.cx, tenant, self.agent, &message.task_id).await?;
         let over = || {
             Fault::new(FaultKind::InterruptNotOpen).with_message(
-                "The task asks for nothing: it is at work, or over. Send a message without taskId.",
+                "The task has no open question: it is working, or it has ended. Send a message \
+                 without taskId.",
             )
         };
         let last = runs.last().ok_or_else(over)?;
         let asked = task::open_questions(last).ok_or_else(over)?;
-        kept.answers = answers(asked, ResumeStatus::Resolved, Some(&message.answer()));
-        (kept.task, kept.context) = (Some(message.task_id.clone()), Some(last.session.clone()));
+        stored.answers = answers(asked, ResumeStatus::Resolved, Some(&message.answer()));
+        (stored.task, stored.context) = (Some(message.task_id.clone()), Some(last.session.clone()));
         Ok(())
     }
 
@@ -158,23 +162,23 @@ impl Asked<'_> {
         }
         let runs = task::runs_of(self.cx, &self.caller.tenant, self.agent, task).await?;
         let config = push::set(self.cx, self.call.version, &runs, config).await?;
-        Ok(Ok(config.told(self.call.version, task)))
+        Ok(Ok(config.to_value(self.call.version, task)))
     }
 
     pub(super) async fn push_get(&self, task: &str, id: &str) -> Result<Value, Fault> {
         task::runs_of(self.cx, &self.caller.tenant, self.agent, task).await?;
         let config = push::get(self.cx, &self.caller.tenant, task, id).await?;
-        Ok(config.told(self.call.version, task))
+        Ok(config.to_value(self.call.version, task))
     }
 
     pub(super) async fn push_list(&self, task: &str) -> Result<Value, Fault> {
         task::runs_of(self.cx, &self.caller.tenant, self.agent, task).await?;
         let configs = push::list(self.cx, &self.caller.tenant, task).await?;
-        let told: Vec<Value> =
-            configs.iter().map(|config| config.told(self.call.version, task)).collect();
+        let values: Vec<Value> =
+            configs.iter().map(|config| config.to_value(self.call.version, task)).collect();
         Ok(match self.call.version {
-            Version::V1 | Version::Rest03 => json!({ "configs": told, "nextPageToken": "" }),
-            Version::V03 => told.into(),
+            Version::V1 | Version::Rest03 => json!({ "configs": values, "nextPageToken": "" }),
+            Version::V03 => values.into(),
         })
     }
 
@@ -191,11 +195,15 @@ impl Asked<'_> {
     pub(super) async fn list(&self, params: &ListParams) -> Result<Value, Fault> {
         let limit = params.page_size.unwrap_or(50).clamp(1, PAGE);
         let before = params.page_token.as_deref().filter(|token| !token.is_empty());
-        let wrong =
-            |_| Fault::new(FaultKind::InvalidRequest).with_message("pageToken: is none of ours");
+        let wrong = |_| {
+            Fault::new(FaultKind::InvalidRequest).with_message(
+                "pageToken: is not a token of \
+                this server",
+            )
+        };
         let before: Option<Uuid> = before.map(|token| token.parse().map_err(wrong)).transpose()?;
-        let (store, tenant) = (self.cx.engine.journal.store(), &self.caller.tenant);
-        let _one = self.cx.engine.limiter.cpu_offload.answer(tenant).await;
+        let (store, tenant) = (self.cx.engine.store(), &self.caller.tenant);
+        let _one = self.cx.engine.cpu_offload().answer(tenant).await;
         let runs = match params.context_id.as_deref().filter(|context| !context.is_empty()) {
             Some(context) => {
                 store
@@ -210,7 +218,7 @@ impl Asked<'_> {
         let is_ours = |agent: &str| self.agent.is_none_or(|own| own == agent);
         for run in runs.iter().filter(|run| run.face == NAME && is_ours(&run.agent)) {
             let ids = task::ids_of(self.cx, run, None).await?;
-            // The other runs continue a task that is listed.
+            // Other runs of a task are part of that task.
             if ids.task == run.stream_id.to_string() {
                 let last = task::last_of(self.cx, run.clone()).await?;
                 tasks.push(task::of_record(self.call.version, &ids, &last));
@@ -241,28 +249,28 @@ impl Asked<'_> {
 
     /// Cancels a task that needs input. This is stored as a run that ends before any work, and that
     /// continues the task. So if a cancel and an answer come at once, one counts.
-    async fn give_up(&self, task: String, asker: &Run) -> Result<Option<Run>, Fault> {
-        let Some(asked) = task::open_questions(asker) else { return Ok(None) };
-        let key = format!("capstan:cancel:{}", asker.stream_id);
+    async fn give_up(&self, task: String, run: &Run) -> Result<Option<Run>, Fault> {
+        let Some(asked) = task::open_questions(run) else { return Ok(None) };
+        let key = format!("capstan:cancel:{}", run.stream_id);
         let message =
             json!({ "messageId": key.as_str(), "role": "ROLE_USER", "parts": [{ "text": "" }] });
-        let kept = Kept {
+        let stored = StoredMessage {
             message: RawObject::from_serialize(&message).map_err(|e| invalid(&e))?,
             metadata: None,
             task: Some(task.clone()),
-            context: Some(asker.session.clone()),
+            context: Some(run.session.clone()),
             answers: answers(asked, ResumeStatus::Cancelled, None),
         };
         let claim = Claim {
-            agent: asker.agent.clone(),
-            session: asker.session.clone(),
+            agent: run.agent.clone(),
+            session: run.session.clone(),
             face: NAME.to_owned(),
-            body: serde_json::to_vec(&kept).unwrap_or_default().into(),
-            answers: Some(asker.stream_id),
+            body: serde_json::to_vec(&stored).unwrap_or_default().into(),
+            answers: Some(run.stream_id),
             armed_by: ArmedBy::Gateway,
-            ..Claim::new(&asker.tenant, key, Uuid::now_v7(), self.cx.engine.wall.now())
+            ..Claim::new(&run.tenant, key, Uuid::now_v7(), self.cx.engine.now())
         };
-        let ids = Ids { task, context: asker.session.clone() };
+        let ids = Ids { task, context: run.session.clone() };
         let (cx, call) = (self.cx.clone(), self.call.clone());
         runs::give_up(&self.cx.engine, claim, |run| async move {
             push::promise(&cx, &call, &run, &ids).await
@@ -284,7 +292,7 @@ impl Asked<'_> {
         let is_over = run.state == RunState::Closed && task::open_questions(run).is_none();
         if is_over && !point.is_resume() {
             return Ok(Err(Wrong::unsupported(
-                "The task is over: get it, and you have all that it said.",
+                "The task has ended. Get it to read all of its output.",
             )));
         }
         parts.extensions.insert(self.call.clone());

@@ -209,7 +209,7 @@ async fn send(
     // The refusal of an invalid body has the version's own form.
     parts.extensions.insert(asked.call.clone());
     let Posted { body, load, .. } = post::read(cx, caller, face, &parts, body).await?;
-    Box::pin(asked.send(parts, &body, load, is_stream)).await
+    Box::pin(asked.send(parts, body.bytes(), load, is_stream)).await
 }
 
 async fn list(
@@ -240,8 +240,8 @@ async fn look(
     let asked = asked(face, cx, caller, places, parts.uri.path());
     let looked = match places.task.strip_suffix(":subscribe") {
         Some(id) => {
-            let told = asked.subscribe(&mut parts, id).await;
-            told.map(|told| told.unwrap_or_else(|wrong| asked.call.refuse(&wrong)))
+            let response = asked.subscribe(&mut parts, id).await;
+            response.map(|response| response.unwrap_or_else(|wrong| asked.call.refuse(&wrong)))
         }
         None => asked.get(&places.task).await.map(|task| asked.call.answer(task)),
     };
@@ -259,7 +259,7 @@ async fn act(
     let (mut parts, _) = request.into_parts();
     let asked = asked(face, cx, caller, places, parts.uri.path());
     let done = async {
-        let told = match places.task.rsplit_once(':') {
+        let response = match places.task.rsplit_once(':') {
             Some((id, "cancel")) => {
                 caller.check(Operation::StopAndRead)?;
                 asked.cancel(id).await?.map(|task| asked.call.answer(task))
@@ -270,7 +270,7 @@ async fn act(
             }
             _ => return Err(Fault::new(FaultKind::RouteNotFound)),
         };
-        Ok(told.unwrap_or_else(|wrong| asked.call.refuse(&wrong)))
+        Ok(response.unwrap_or_else(|wrong| asked.call.refuse(&wrong)))
     };
     done.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Viewer(&parts)))
 }
@@ -290,7 +290,7 @@ async fn push(
         Method::POST => {
             let Posted { body, load: _load, .. } =
                 post::read(cx, caller, face, &parts, body).await?;
-            match config_of(&body) {
+            match config_of(body.bytes()) {
                 Ok(config) => asked.push_set(task, config).await,
                 Err(fault) => Err(fault),
             }
@@ -299,9 +299,9 @@ async fn push(
         _ if id.is_empty() => asked.push_list(task).await.map(Ok),
         _ => asked.push_get(task, id).await.map(Ok),
     };
-    let told = done.map(|told| match told {
+    let response = done.map(|response| match response {
         Ok(value) => asked.call.answer(value),
         Err(wrong) => asked.call.refuse(&wrong),
     });
-    told.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Viewer(&parts)))
+    response.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Viewer(&parts)))
 }

@@ -9,12 +9,12 @@ use super::methods::METHODS;
 use crate::identity::scopes::Operation;
 use crate::openapi::{self, Answer, Body, Content, Does, PathParameter, Refusals, Row, Tag, model};
 
-const TAG: Tag = Tag { name: "A2A", says: "The same runs as tasks, for agents of other makers." };
+const TAG: Tag = Tag { name: "A2A", says: "The same runs as tasks, for A2A clients." };
 
 /// An event of a stream.
 #[derive(JsonSchema)]
 #[schemars(rename = "A2aStreamEvent", rename_all = "camelCase")]
-#[expect(dead_code, reason = "for the description: events are written member by member")]
+#[expect(dead_code, reason = "for the schema only: the gateway writes events member by member")]
 pub(super) struct StreamEvent {
     /// The task, which is the first event.
     #[schemars(skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,7 @@ pub(super) struct StreamEvent {
 /// The response events of a JSON-RPC call.
 #[derive(JsonSchema)]
 #[schemars(rename = "A2aStreamResult")]
-#[expect(dead_code, reason = "for the description: events are written member by member")]
+#[expect(dead_code, reason = "for the schema only: the gateway writes events member by member")]
 struct StreamResult {
     jsonrpc: String,
     /// The id of the call.
@@ -60,7 +60,7 @@ fn error_of_call(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "required": ["error"], "properties": { "error": reason() } })
 }
 
-/// In HTTP+JSON of 1.0 it stands in `error`, in that of 0.3 by itself.
+/// An error: in the member `error` in 1.0, at the top level in 0.3.
 fn error(_: &mut SchemaGenerator) -> Schema {
     let wrapped =
         json!({ "type": "object", "required": ["error"], "properties": { "error": reason() } });
@@ -73,12 +73,12 @@ fn reason() -> Value {
 }
 
 const TASK: PathParameter = PathParameter {
-    says: "The task's id; with `:cancel` or `:subscribe` after it, what is done with it.",
+    says: "The task's id. `:cancel` or `:subscribe` after it is the operation.",
     schema: || json!({ "type": "string", "minLength": 1 }),
     example: "0198b0d5-6a2e-7c31-9f4e-2f1d3c5b7a90",
 };
 
-/// The same for routes without another answer.
+/// The same parameter, for operations that return no task.
 const TASK_TO_ACT_ON: PathParameter =
     PathParameter { example: "0198b0d5-6a2e-7c31-9f4e-2f1d3c5b7a90:subscribe", ..TASK };
 
@@ -100,14 +100,13 @@ const LOOKING: &[FaultKind] =
 pub(super) const RPC: Row = Row {
     tag: &TAG,
     summary: "Call a method of A2A",
-    says: "JSON-RPC of 1.0 and 0.3: send a message, stream one, get, list, cancel and subscribe \
-     to tasks. The message's id starts its task once; \
-        its context is the session. Errors are answers of status 200, but for those who may not \
-        ask, or not now.",
+    says: "JSON-RPC of 1.0 and 0.3: send a message, stream one, get, list, cancel and subscribe to \
+     tasks. The message's id is the key: it starts its task at most once. Its context is the \
+     session. Errors have status 200, except 401, 403, 429 and 503.",
     headers: &[&openapi::CURSOR],
     body: Some(&CALL),
     answers: &[Answer::ok(
-        "The result or the error of the call; a stream of results for those that stream.",
+        "The result or the error of the call. Streaming calls get a stream of results.",
         &[Content::Json(result), Content::Events(model::<StreamResult>)],
     )],
     faults: STARTING,
@@ -120,8 +119,8 @@ pub(super) const RPC_OF_AGENT: Row = Row { places: &[&openapi::AGENT], ..RPC };
 pub(super) const SEND: Row = Row {
     tag: &TAG,
     summary: "Send a message",
-    says: "Answers with the task when it is over or asks for something; with \
-     `configuration.returnImmediately` as it stands.",
+    says: "Returns the task when it has ended or needs input. With \
+     `configuration.returnImmediately`, returns its present state.",
     body: Some(&MESSAGE),
     answers: &[Answer {
         headers: &[&openapi::STREAM_ID],
@@ -136,7 +135,7 @@ pub(super) const SEND_TO_AGENT: Row = Row { places: &[&openapi::AGENT], ..SEND }
 
 pub(super) const STREAM: Row = Row {
     summary: "Send a message and stream its task",
-    says: "The task first, then its updates until it is over or asks for something.",
+    says: "The task first, then its updates until it ends or needs input.",
     headers: &[&openapi::CURSOR],
     answers: &[Answer {
         headers: &[&openapi::STREAM_ID],
@@ -150,7 +149,7 @@ pub(super) const STREAM_OF_AGENT: Row = Row { places: &[&openapi::AGENT], ..STRE
 pub(super) const LIST: Row = Row {
     tag: &TAG,
     summary: "List tasks",
-    says: "The tenant's own that were begun in A2A, newest first, without what they said.",
+    says: "The tenant's tasks that were started in A2A, newest first, without their output.",
     query: Some(list_params),
     answers: &[Answer::ok("A page of tasks.", &[Content::Json(result)])],
     faults: &[FaultKind::JournalUnavailable],
@@ -162,10 +161,11 @@ pub(super) const LIST_OF_AGENT: Row = Row { places: &[&openapi::AGENT], ..LIST }
 pub(super) const GET: Row = Row {
     tag: &TAG,
     summary: "Get a task",
-    says: "With all that it has said. With `:subscribe` after the id: the task, then its updates.",
+    says: "The task with all of its output. With `:subscribe` after the id: the task, then its \
+        updates.",
     places: &[&TASK],
     headers: &[&openapi::CURSOR],
-    answers: &[Answer::ok("The task, or the events of it.", &[Content::Json(result), EVENTS])],
+    answers: &[Answer::ok("The task, or its events.", &[Content::Json(result), EVENTS])],
     faults: LOOKING,
     refusals: Some(&REFUSALS),
     ..Row::NONE
@@ -174,8 +174,8 @@ pub(super) const GET_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &TASK], ..
 
 pub(super) const ACT: Row = Row {
     summary: "Cancel a task, or subscribe to it",
-    says: "`:cancel` ends it and answers when it has ended. `:subscribe` is as with GET; with \
-     `Last-Event-ID` it goes on right after that event.",
+    says: "`:cancel` ends the task and answers when it has ended. `:subscribe` works as with GET. \
+     With `Last-Event-ID` it resumes right after that event.",
     does: Does::AsRequested,
     places: &[&TASK_TO_ACT_ON],
     ..GET
@@ -233,8 +233,12 @@ const CONFIG: PathParameter = PathParameter {
     example: "c-1",
 };
 
-const PUSH: Body =
-    Body { says: "Where to, and with what.", model: push, examples: &[("push", push_example)] };
+const PUSH: Body = Body {
+    says: "The address, and the credentials for \
+        it.",
+    model: push,
+    examples: &[("push", push_example)],
+};
 
 fn push(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "required": ["url"], "properties": {
@@ -252,8 +256,8 @@ fn push_example() -> Value {
 pub(super) const CARD: Row = Row {
     tag: &TAG,
     summary: "The card of the default agent",
-    says: "What it can do and where, for everybody. Addresses are those of `public_url`, else of \
-     the request's Host.",
+    says: "The agent's abilities and address. No key is needed. Addresses are those of \
+     `public_url`, else of the request's Host.",
     answers: &[Answer::ok("The card.", &[Content::Json(result)])],
     faults: &[FaultKind::AgentNotFound],
     refusals: Some(&REFUSALS),
@@ -263,22 +267,20 @@ pub(super) const CARD_OF_AGENT: Row =
     Row { summary: "The card of an agent", places: &[&openapi::AGENT], ..CARD };
 
 pub(super) const EXTENDED_CARD: Row = Row {
-    summary: "The card of the default agent, for whoever has a key",
-    says: "It names the other agents of this server as well, and where their cards are.",
+    summary: "The extended card of the default agent",
+    says: "It also names the other agents of this server, and the addresses of their cards.",
     ..CARD
 };
-pub(super) const EXTENDED_CARD_OF_AGENT: Row = Row {
-    summary: "The card of an agent, for whoever has a key",
-    places: &[&openapi::AGENT],
-    ..EXTENDED_CARD
-};
+pub(super) const EXTENDED_CARD_OF_AGENT: Row =
+    Row { summary: "The extended card of an agent", places: &[&openapi::AGENT], ..EXTENDED_CARD };
 
 fn list_params(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "properties": {
         "contextId": { "type": "string", "description": "Only tasks of this context." },
         "pageSize": { "type": "integer", "minimum": 1, "maximum": 100,
-        "description": "How many, 50 unless said." },
-        "pageToken": { "type": "string", "description": "`nextPageToken` of the page before." } } })
+        "description": "The number of tasks; 50 by default." },
+        "pageToken": { "type": "string", "description": "`nextPageToken` of the previous \
+         page." } } })
 }
 
 fn result(_: &mut SchemaGenerator) -> Schema {
@@ -286,7 +288,8 @@ fn result(_: &mut SchemaGenerator) -> Schema {
 }
 
 const CALL: Body = Body {
-    says: "A call. `params` of those that send hold `message`, those of the others `id`.",
+    says: "A call. `params` of calls that send a message has `message`; `params` of other calls \
+        has `id`.",
     model: call,
     examples: &[("stream", stream_call)],
 };
@@ -305,8 +308,8 @@ fn stream_call() -> Value {
 }
 
 const MESSAGE: Body = Body {
-    says: "`message.messageId` is the key under which the task starts at most once, \
-     `message.contextId` the session.",
+    says: "`message.messageId` is the key: the task starts at most once for it. \
+     `message.contextId` is the session.",
     model: message,
     examples: &[("message", message_example)],
 };

@@ -13,7 +13,7 @@ use super::call::{self, Call, Wrong};
 use super::methods::{METHODS, Method};
 use super::push_config::Config;
 use super::requests::{Asked, ListParams};
-use super::words::Version;
+use super::version::Version;
 use super::{A2a, card, rows};
 use crate::face::FaceContext;
 use crate::face::post::{self, Posted};
@@ -81,10 +81,10 @@ async fn call(
     parts.extensions.insert(Call::at("/v1/a2a"));
     let Posted { body, load, .. } = post::read(cx, caller, face, &parts, body).await?;
     let unread = Call::at("/v1/a2a");
-    let envelope: Envelope = match serde_json::from_slice(&body) {
+    let envelope: Envelope = match serde_json::from_slice(body.bytes()) {
         Ok(envelope) => envelope,
         Err(error) => {
-            let message = format!("The body is no JSON-RPC call: {error}.");
+            let message = format!("The body is not a JSON-RPC call: {error}.");
             let is_json = error.is_data();
             let wrong =
                 if is_json { Wrong::invalid_call(message) } else { Wrong::unparsable(message) };
@@ -124,7 +124,7 @@ async fn call(
             Err(error) => Ok(asked.call.refuse(&Wrong::invalid_call(format!("params: {error}")))),
         },
         Method::Cancel => match id_of(params) {
-            Ok(id) => asked.cancel(&id).await.map(|told| match told {
+            Ok(id) => asked.cancel(&id).await.map(|result| match result {
                 Ok(task) => asked.call.answer(task),
                 Err(wrong) => asked.call.refuse(&wrong),
             }),
@@ -134,7 +134,7 @@ async fn call(
             Ok(id) => asked
                 .subscribe(&mut parts, &id)
                 .await
-                .map(|told| told.unwrap_or_else(|wrong| asked.call.refuse(&wrong))),
+                .map(|response| response.unwrap_or_else(|wrong| asked.call.refuse(&wrong))),
             Err(fault) => Err(fault),
         },
         Method::Card => {
@@ -153,7 +153,7 @@ async fn call(
 struct PushParams {
     #[serde(alias = "task_id")]
     task_id: String,
-    /// Of the config in 1.0, of the task in 0.3.
+    /// The id of the config in 1.0, of the task in 0.3.
     id: String,
     push_notification_config_id: String,
     push_notification_config: Option<RawJson>,
@@ -172,7 +172,7 @@ async fn push(asked: &Asked<'_>, method: Method, params: &str) -> Result<Respons
             let config: Config =
                 capstan_protocol::decode::from_str(config).map_err(|e| invalid(&e))?;
             match asked.push_set(task, config).await? {
-                Ok(told) => told,
+                Ok(response) => response,
                 Err(wrong) => return Ok(asked.call.refuse(&wrong)),
             }
         }

@@ -8,8 +8,8 @@ use capstan_protocol::{
 use serde_json::{Value, json};
 
 use super::NAME;
-use super::kept::Kept;
-use super::words::{Ids, Status, TaskState, Version};
+use super::message::StoredMessage;
+use super::version::{Ids, Status, TaskState, Version};
 use crate::face::FaceContext;
 use crate::face::reader::{self, Collected};
 use capstan_engine::cpu_offload;
@@ -45,7 +45,7 @@ async fn after(cx: &FaceContext, run: &Run) -> Result<Option<Run>, Fault> {
     let Some(next) = run.asked.as_ref().and_then(|asked| asked.answered_by) else {
         return Ok(None);
     };
-    cx.engine.journal.store().run(next).await.map_err(journal_fault)
+    cx.engine.store().run(next).await.map_err(journal_fault)
 }
 
 /// The last run of the task that begins with this one. It decides the task's status.
@@ -70,22 +70,21 @@ pub(super) async fn ids_of(cx: &FaceContext, run: &Run, body: Option<&str>) -> R
     if run.face != NAME {
         return Ok(own());
     }
-    let kept: Option<Kept> = match body {
+    let stored: Option<StoredMessage> = match body {
         Some(body) => serde_json::from_str(body).ok(),
         None => {
             let body = cx
                 .engine
-                .journal
                 .store()
                 .body(run.stream_id)
                 .await
                 .map_err(journal_fault)?
                 .unwrap_or_default();
-            let _begun = cx.engine.limiter.cpu_offload.begin(&run.tenant, body.len()).await;
+            let _begun = cx.engine.cpu_offload().begin(&run.tenant, body.len()).await;
             cpu_offload::run(body.len(), || serde_json::from_slice(&body).ok())
         }
     };
-    let task = kept.and_then(|kept| kept.task);
+    let task = stored.and_then(|stored| stored.task);
     Ok(task.map_or_else(own, |task| Ids { task, context: run.session.clone() }))
 }
 
@@ -97,7 +96,7 @@ pub(super) async fn of_runs(
 ) -> Result<Value, Fault> {
     let (mut artifacts, mut wholes) = (Vec::new(), Vec::new());
     for run in runs {
-        // All of them count as memory until the task is encoded.
+        // The memory of all runs is reserved until the task is encoded.
         let whole: Collected = reader::collect_so_far(cx, run).await?;
         artifacts.extend(whole.encode(|whole| artifact_of(version, &whole.run, &whole.transcript)));
         wholes.push(whole);
@@ -166,7 +165,7 @@ pub(super) fn questions(asked: &[Value]) -> (String, Option<Value>) {
         let message = asked.get("message").and_then(Value::as_str);
         message
             .or(asked.get("reason").and_then(Value::as_str))
-            .unwrap_or("More is needed to go on.")
+            .unwrap_or("The task needs input to continue.")
     });
     (sentences.collect::<Vec<_>>().join("\n"), Some(json!({ "interrupts": asked })))
 }
@@ -202,7 +201,7 @@ pub(super) fn artifact_of(version: Version, run: &Run, transcript: &Transcript) 
             EventView::Media(media) => {
                 data.extend(media.items.iter().map(|item| version.file(item)))
             }
-            EventView::Other => data.extend(foreign_data(raw).map(|told| version.data(told))),
+            EventView::Other => data.extend(foreign_data(raw).map(|data| version.data(data))),
             EventView::Progress(_)
             | EventView::Thought(_)
             | EventView::UserError(_)

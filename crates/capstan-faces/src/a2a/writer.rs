@@ -50,15 +50,19 @@ impl A2aWriter {
         sse::encode_json(Some(id), None, &self.call.result(value).to_string(), out);
     }
 
-    async fn tell(&mut self, cx: &FaceContext, frames: &Frames) -> Result<BodyStep, JournalError> {
+    async fn write_frames(
+        &mut self,
+        cx: &FaceContext,
+        frames: &Frames,
+    ) -> Result<BodyStep, JournalError> {
         let (mut out, mut is_over) = (Vec::new(), false);
         for packet in frames.iter().filter_map(sse::decode_packet) {
-            let (said, is_last) = match is_reset(&packet) {
-                true => (vec![self.restate(cx, packet.seq).await?], false),
+            let (events, is_last) = match is_reset(&packet) {
+                true => (vec![self.replay_text(cx, packet.seq).await?], false),
                 false => self.fold.take(&packet),
             };
             self.has_end |= is_last;
-            for (part, value) in (1..).zip(said) {
+            for (part, value) in (1..).zip(events) {
                 if (packet.seq, part) > self.seen {
                     is_over |= is_last;
                     let id = match is_last {
@@ -73,11 +77,10 @@ impl A2aWriter {
     }
 
     /// The text after a reset, which replaces the artifact.
-    async fn restate(&mut self, cx: &FaceContext, until: u64) -> Result<Value, JournalError> {
+    async fn replay_text(&mut self, cx: &FaceContext, until: u64) -> Result<Value, JournalError> {
         let (mut transcript, mut at) = (Transcript::default(), 0);
         while at < until {
-            let frames =
-                cx.engine.journal.store().read(self.fold.stream, at, STEP.0, STEP.1).await?;
+            let frames = cx.engine.store().read(self.fold.stream, at, STEP.0, STEP.1).await?;
             let Some(last) = frames.last() else { break };
             at = last.seq;
             let packets = frames.iter().filter(|frame| frame.seq <= until);
@@ -110,7 +113,7 @@ impl FaceWriter for A2aWriter {
     }
 
     fn frames<'a>(&'a mut self, cx: &'a FaceContext, frames: Frames) -> Emit<'a> {
-        Emit::Later(Box::pin(async move { self.tell(cx, &frames).await }))
+        Emit::Later(Box::pin(async move { self.write_frames(cx, &frames).await }))
     }
 
     fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {

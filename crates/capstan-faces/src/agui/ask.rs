@@ -4,15 +4,13 @@
 use std::sync::Arc;
 
 use capstan_protocol::agui::{AguiMessage, ContentPart, MessageContent, PartSource, RunAgentInput};
-use capstan_protocol::{
-    Arguments, ChatMessage, DecodeError, Fault, Modality, Part, RawObject, Role, agui, decode,
-};
+use capstan_protocol::{Arguments, ChatMessage, DecodeError, Fault, Modality, Part, Role, agui};
 
-use capstan_engine::ask::{Ask, Extras, LONGEST_ID, invalid, is_whole, parameters_of};
+use capstan_engine::ask::{Ask, Extras, LONGEST_ID, RequestBody, invalid, is_whole, parameters_of};
 
 /// Decodes an AG-UI body. The agent gets tools, state, context and the rest unchanged.
-pub(super) fn from_agui(body: &[u8]) -> Result<Ask, Fault> {
-    let input: RunAgentInput = decode::from_slice(body).map_err(|e| invalid(&e))?;
+pub(super) fn from_agui(body: &RequestBody) -> Result<Ask, Fault> {
+    let input: RunAgentInput = body.decode()?;
     for (name, value) in [("runId", &input.run_id), ("threadId", &input.thread_id)] {
         if value.is_empty() || value.len() > LONGEST_ID {
             let wrong = format!("must have 1 to {LONGEST_ID} bytes");
@@ -22,7 +20,6 @@ pub(super) fn from_agui(body: &[u8]) -> Result<Ask, Fault> {
     let messages: Vec<ChatMessage> = input.messages.iter().filter_map(message).collect();
     let answers = input.resume.unwrap_or_default();
     let is_whole = is_whole(&messages, !answers.is_empty(), "messages")?;
-    let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
     let extras = Extras {
         tools: input.tools.into(),
         context: input.context.into(),
@@ -30,7 +27,7 @@ pub(super) fn from_agui(body: &[u8]) -> Result<Ask, Fault> {
         parameters: Arc::new(parameters_of(input.forwarded_props.as_ref())),
         forwarded: input.forwarded_props.map(Arc::new),
         answers,
-        payload: Arc::new(payload),
+        payload: Arc::new(body.object()?),
         ..Extras::default()
     };
     let protocol_version = input.protocol_version;
@@ -92,20 +89,28 @@ fn part(part: &ContentPart) -> Option<Part> {
         ContentPart::Video { source } => Some(bytes(source, Modality::Video)),
         // There is no modality for documents, so their media type identifies them.
         ContentPart::Document { source } => Some(bytes(source, Modality::Text)),
-        ContentPart::Binary { mime_type, id, url, data, .. } => {
+        ContentPart::Binary { mime_type, id, url, data, filename } => {
             let (modality, mime_type) = (modality(mime_type), Some(mime_type.clone()));
             let blob = data.clone().map(|content| Part::Blob {
                 content,
                 modality,
                 mime_type: mime_type.clone(),
+                filename: filename.clone(),
             });
-            let link =
-                || url.clone().map(|uri| Part::Uri { uri, modality, mime_type: mime_type.clone() });
+            let link = || {
+                url.clone().map(|uri| Part::Uri {
+                    uri,
+                    modality,
+                    mime_type: mime_type.clone(),
+                    filename: filename.clone(),
+                })
+            };
             let file = || {
                 id.clone().map(|file_id| Part::File {
                     file_id,
                     modality,
                     mime_type: mime_type.clone(),
+                    filename: filename.clone(),
                 })
             };
             blob.or_else(link).or_else(file)
@@ -114,15 +119,17 @@ fn part(part: &ContentPart) -> Option<Part> {
 }
 
 fn bytes(source: &PartSource, modality: Modality) -> Part {
+    let filename = None;
     match source {
         PartSource::Data { value, mime_type } => {
-            Part::Blob { content: value.clone(), modality, mime_type: Some(mime_type.clone()) }
+            let mime_type = Some(mime_type.clone());
+            Part::Blob { content: value.clone(), modality, mime_type, filename }
         }
         PartSource::Url { value, mime_type } => {
-            Part::Uri { uri: value.clone(), modality, mime_type: mime_type.clone() }
+            Part::Uri { uri: value.clone(), modality, mime_type: mime_type.clone(), filename }
         }
         PartSource::File { value, mime_type, .. } => {
-            Part::File { file_id: value.clone(), modality, mime_type: mime_type.clone() }
+            Part::File { file_id: value.clone(), modality, mime_type: mime_type.clone(), filename }
         }
     }
 }
@@ -143,7 +150,7 @@ mod tests {
     use super::*;
 
     fn ask(input: &Value) -> Result<Ask, Fault> {
-        from_agui(input.to_string().as_bytes())
+        from_agui(&input.clone().into())
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::fold::Fold;
 use super::outgoing::OutgoingEvent;
 
-/// Everything open is closed, then the run is finished.
+/// Closes everything that is open, then finishes the run.
 pub(super) fn finish(fold: &mut Fold, t: i64, close: &Close) -> Vec<OutgoingEvent> {
     let mut out = Vec::new();
     fold.end_text(t, &mut out);
@@ -31,7 +31,7 @@ pub(super) fn finish(fold: &mut Fold, t: i64, close: &Close) -> Vec<OutgoingEven
     out
 }
 
-/// Whether an answer that ends for this reason is complete.
+/// Whether an answer with this reason is complete.
 fn is_complete(reason: &str) -> bool {
     !matches!(reason, "length" | "content_filter" | Close::CANCELLED)
 }
@@ -79,7 +79,7 @@ fn usage(report: &Map<String, Value>) -> Option<Vec<TokenUsage>> {
     (usage.input_tokens.is_some() || usage.output_tokens.is_some()).then(|| vec![usage])
 }
 
-/// RUN_ERROR, after a text message for simple front ends if that is switched on.
+/// RUN_ERROR, with a text message before it if the setting for simple front ends is on.
 pub(super) fn failure(fold: &Fold, seq: u64, t: i64, fault: &Fault) -> Vec<OutgoingEvent> {
     let mut out =
         if fold.facts.error_text { error_text(fold, seq, t, fault.message()) } else { Vec::new() };
@@ -108,7 +108,7 @@ pub(super) fn interruption(fold: &Fold, packet: &StreamPacket) -> Vec<OutgoingEv
     failure(fold, packet.seq, packet.t.as_millis(), &Fault::from(*error.clone()))
 }
 
-/// The events with which a run goes on after such an end. For the client, AG-UI's rules begin anew.
+/// The events that reopen a run after such an end. For the client, the rules of AG-UI begin anew.
 pub(super) fn reopening(fold: &Fold, packet: &StreamPacket) -> Vec<OutgoingEvent> {
     let t = packet.t.as_millis();
     [vec![fold.facts.started(t)], fold.open_steps(t), fold.open_messages(t)].concat()

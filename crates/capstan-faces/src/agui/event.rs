@@ -2,7 +2,7 @@
 //! AG-UI's own events.
 
 use capstan_protocol::agui::{AguiEvent, EventBody, MessageContent};
-use capstan_protocol::{Event, EventView, ProgressStatus, ProgressUpdate, RawObject};
+use capstan_protocol::{Event, EventView, NATIVE, ProgressStatus, ProgressUpdate, RawObject};
 use serde_json::Value;
 
 use super::fold::{Call, Fold};
@@ -25,6 +25,8 @@ pub(super) fn say(
         EventView::Citations(_) => out.push(custom("capstan.citations")),
         EventView::Media(_) => out.push(custom("capstan.media")),
         EventView::UserError(_) => out.push(custom("capstan.user_error")),
+        // No client of this protocol understands what only one provider does.
+        EventView::Other if event.kind.as_deref() == Some(NATIVE) => {}
         EventView::Other => match native(event).filter(|body| is_legal(fold, body)) {
             Some(body) => pass(fold, seq, t, body, out),
             None => out.push(custom("capstan.event")),

@@ -1,7 +1,7 @@
 //! The state of the fold over packets. `mapping` has the fold itself.
 //!
-//! The state has what AG-UI's rules need: what is open. It has no text, so it stays small however
-//! long the stream is.
+//! The state has what AG-UI's rules need: which messages, calls and steps are open. It has no text,
+//! so it stays small in long streams.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::facts::Facts;
 use super::outgoing::OutgoingEvent;
 
-/// What is open at a place in the stream.
+/// What is open after a packet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
     /// The seq at which the open text message began.
@@ -86,7 +86,7 @@ impl Fold {
         steps.map(|body| OutgoingEvent::event(body, t)).collect()
     }
 
-    /// The tool calls and the text that are open, likewise.
+    /// The open tool calls and the open text, for the same reader.
     pub(super) fn open_messages(&self, t: i64) -> Vec<OutgoingEvent> {
         let calls = self.state.calls.iter().map(|call| EventBody::ToolCallStart {
             tool_call_id: call.id.clone(),

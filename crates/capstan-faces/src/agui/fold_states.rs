@@ -22,36 +22,36 @@ const STREAMS: usize = 4096;
 
 #[derive(Default)]
 pub(crate) struct FoldStates {
-    kept: Mutex<Kept>,
+    cache: Mutex<Cache>,
     /// The transcripts of some of them.
     pub(super) transcripts: Transcripts,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Cache {
     states: HashMap<Uuid, VecDeque<(u64, State)>>,
     order: VecDeque<Uuid>,
 }
 
 impl FoldStates {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The last cached state at or before `seq`, or the start.
     pub(super) fn nearest(&self, stream: Uuid, seq: u64) -> (u64, State) {
-        let kept = self.lock();
-        let places = kept.states.get(&stream);
+        let cache = self.lock();
+        let places = cache.states.get(&stream);
         let found = places.and_then(|places| places.iter().rev().find(|(at, _)| *at <= seq));
         found.cloned().unwrap_or_default()
     }
 
     /// Forgets a stream that was erased.
     pub(super) fn forget(&self, stream: Uuid) {
-        let mut kept = self.lock();
-        kept.states.remove(&stream);
-        kept.order.retain(|known| *known != stream);
-        drop(kept);
+        let mut cache = self.lock();
+        cache.states.remove(&stream);
+        cache.order.retain(|known| *known != stream);
+        drop(cache);
         self.transcripts.forget(stream);
     }
 
@@ -60,16 +60,16 @@ impl FoldStates {
         if !seq.is_multiple_of(EVERY) {
             return;
         }
-        let mut kept = self.lock();
-        if !kept.states.contains_key(&stream) {
-            kept.order.push_back(stream);
-            if kept.order.len() > STREAMS
-                && let Some(oldest) = kept.order.pop_front()
+        let mut cache = self.lock();
+        if !cache.states.contains_key(&stream) {
+            cache.order.push_back(stream);
+            if cache.order.len() > STREAMS
+                && let Some(oldest) = cache.order.pop_front()
             {
-                kept.states.remove(&oldest);
+                cache.states.remove(&oldest);
             }
         }
-        let places = kept.states.entry(stream).or_default();
+        let places = cache.states.entry(stream).or_default();
         if places.back().is_none_or(|(last, _)| *last < seq) {
             places.push_back((seq, state.clone()));
             if places.len() > PER_STREAM {

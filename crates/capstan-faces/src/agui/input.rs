@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use capstan_journal::{JournalError, Run};
 use capstan_protocol::{ChatMessage, RawJson, Role};
 use serde::Deserialize;
@@ -29,10 +30,10 @@ struct Restated {
 
 impl Input {
     pub(super) async fn load(cx: &FaceContext, stream: Uuid) -> Result<Self, JournalError> {
-        let store = cx.engine.journal.store();
+        let store = cx.engine.store();
         let Some(run) = store.run(stream).await? else { return Ok(Self::default()) };
         let Some(body) = store.body(stream).await? else { return Ok(Self::default()) };
-        Ok(if run.face == NAME { Self::of_agui(&body) } else { Self::of_other(cx, &run, &body) })
+        Ok(if run.face == NAME { Self::of_agui(&body) } else { Self::of_other(cx, &run, body) })
     }
 
     fn of_agui(body: &[u8]) -> Self {
@@ -49,7 +50,7 @@ impl Input {
         self.messages.iter().chain(&self.state).map(|text| text.get().len()).sum()
     }
 
-    fn of_other(cx: &FaceContext, run: &Run, body: &[u8]) -> Self {
+    fn of_other(cx: &FaceContext, run: &Run, body: Bytes) -> Self {
         let Ok(ask) = cx.engine.asked(run, body) else { return Self::default() };
         let stream = run.stream_id;
         let messages = ask

@@ -27,16 +27,15 @@ use crate::query;
 use crate::refusal::Refusal;
 use capstan_engine::lookup;
 
-const TAG: Tag = Tag { name: "AG-UI", says: "The same runs in the words of AG-UI." };
+const TAG: Tag = Tag { name: "AG-UI", says: "The same runs as AG-UI events." };
 
 /// The answer to a body that could be decoded.
 const EVENTS: Answer = Answer {
     headers: &[&openapi::STREAM_ID],
     ..Answer::ok(
-        "AG-UI's events, with ids by which a client can read on. Whatever else stands in the way \
-         (a limit, an unknown agent, a conflict, \
-         a run that is gone) is a stream, too, whose only event is RUN_ERROR: the published \
-         clients can read nothing else.",
+        "AG-UI's events, with ids by which a client can resume. Any other failure (a limit, an \
+         unknown agent, a conflict, an expired run) is also a stream, whose only event is \
+         RUN_ERROR, because the published clients can read nothing else.",
         &[Content::Events(model::<AguiEvent>)],
     )
 };
@@ -44,9 +43,8 @@ const EVENTS: Answer = Answer {
 pub(super) const POST: Row = Row {
     tag: &TAG,
     summary: "Start a run in AG-UI, or attach to it",
-    says: "As `POST /v1/assist` does, from AG-UI's run input: `runId` is the key. The same input \
-     sent again, with `Last-Event-ID` or without, attaches \
-        and never starts a second run.",
+    says: "Works like `POST /v1/assist`, with AG-UI's run input: `runId` is the key. The same \
+     input sent again, with `Last-Event-ID` or without, attaches and never starts a second run.",
     places: &[&openapi::AGENT],
     headers: &[&openapi::CURSOR],
     body: Some(&RUN_INPUT),
@@ -58,8 +56,8 @@ pub(super) const POST: Row = Row {
 pub(super) const JOIN: Row = Row {
     tag: &TAG,
     summary: "Join a run in AG-UI",
-    says: "Whoever comes without a cursor gets a snapshot of what was said, then the live events. \
-     It only looks: a run that waits for its client is not armed.",
+    says: "A client without a cursor gets a snapshot of the messages so far, then the live events. \
+     The request only reads: it does not continue a run that waits for its client.",
     places: &[&openapi::AGENT],
     query: Some(JoinParams::json_schema),
     headers: &[&openapi::CURSOR],
@@ -117,8 +115,8 @@ pub(super) async fn join(
 
 /// Of AG-UI.
 const RUN_INPUT: Body = Body {
-    says: "`runId` is the key under which the run starts at most once, `threadId` the session. \
-     The last message of role user is the turn.",
+    says: "`runId` is the key: the run starts at most once for it. `threadId` is the session. The \
+     last message of role user is the turn.",
     model: run_input,
     examples: &[("run", agui)],
 };

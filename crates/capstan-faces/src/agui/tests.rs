@@ -1,5 +1,5 @@
-//! Properties of the fold: whatever an agent writes becomes a legal sequence, a resume at any event
-//! continues it byte by byte, and whoever joins late holds the same messages in the end.
+//! Properties of the fold. Any output of an agent becomes a legal sequence of events. A resume at
+//! any event continues byte by byte. A late joiner ends with the same messages.
 
 use capstan_engine::Engine;
 use capstan_journal::{Claim, Frame, Journal, Quota, Run, RunState, TailLimits};
@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::*;
 use crate::FaceSettings;
 
-/// A stream in a journal, nobody at work on it.
+/// A stream in a journal, without a relay.
 struct World {
     cx: FaceContext,
     run: Run,
@@ -67,12 +67,12 @@ impl World {
         Facts::new(&self.run, declares_version(&self.body), self.error_text)
     }
 
-    /// A whole response, as a client of a run that stands thus at the end would get it.
+    /// A complete response to a client, if the run has this state at the end.
     async fn serve(&self, place: Begin, state: RunState, step: usize) -> Vec<u8> {
         self.serve_upto(u64::MAX, place, state, step).await
     }
 
-    /// The same at a time when the stream had only so many packets.
+    /// The response of a time when the stream had `upto` packets.
     async fn serve_upto(&self, upto: u64, place: Begin, state: RunState, step: usize) -> Vec<u8> {
         let mut agui =
             AguiWriter::open(&self.cx, &self.states, &self.run, self.facts(), place).await.unwrap();
@@ -82,7 +82,6 @@ impl World {
             let frames = self
                 .cx
                 .engine
-                .journal
                 .store()
                 .read(self.run.stream_id, after, step, 1 << 20)
                 .await
@@ -91,7 +90,7 @@ impl World {
             let Some(last) = frames.last() else { break };
             after = last.seq;
             let frames = frames.into_iter().cloned().collect();
-            match agui.tell(&self.cx, &frames).await.unwrap() {
+            match agui.write_frames(&self.cx, &frames).await.unwrap() {
                 BodyStep::Write(bytes) => out.extend(bytes),
                 BodyStep::Last(bytes) => {
                     out.extend(bytes);
@@ -113,7 +112,7 @@ impl World {
     }
 }
 
-/// Ids and events of a body, which is frames of known form.
+/// Ids and events of a body.
 fn events(body: &[u8]) -> Vec<(Option<String>, Value)> {
     let text = std::str::from_utf8(body).unwrap();
     let line = |frame: &str, name: &str| {
@@ -132,7 +131,7 @@ fn rest_after(body: &[u8], id: &str) -> Vec<u8> {
     text[end..].into()
 }
 
-/// What a client holds: the published reducer's treatment of messages, in short.
+/// A client's messages, as a short form of the published reducer builds them.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Screen(Vec<(String, String, String)>);
 
@@ -158,16 +157,17 @@ impl Screen {
     fn replace(&mut self, messages: &[Value]) {
         let text =
             |message: &Value, name: &str| message[name].as_str().unwrap_or_default().to_owned();
-        let told: Vec<_> = messages
+        let messages_now: Vec<_> = messages
             .iter()
             .filter(|message| message["role"] != "tool" && message.get("content").is_some())
             .map(|m| (text(m, "id"), text(m, "role"), text(m, "content")))
             .collect();
-        let tells_reasoning = told.iter().any(|(_, role, _)| role == "reasoning");
+        let tells_reasoning = messages_now.iter().any(|(_, role, _)| role == "reasoning");
         self.0.retain(|(id, role, _)| {
-            told.iter().any(|(known, ..)| known == id) || (role == "reasoning" && !tells_reasoning)
+            messages_now.iter().any(|(known, ..)| known == id)
+                || (role == "reasoning" && !tells_reasoning)
         });
-        for message in told {
+        for message in messages_now {
             match self.0.iter_mut().find(|(id, ..)| *id == message.0) {
                 Some(known) => *known = message,
                 None => self.0.push(message),
@@ -181,12 +181,12 @@ impl Screen {
         screen
     }
 
-    /// The run's own messages; order is the conversation's, which a join may restate.
-    fn said(&self) -> Vec<(String, String)> {
-        let mut said: Vec<_> =
+    /// The run's own messages, sorted, because a join may change the order of the conversation.
+    fn own_messages(&self) -> Vec<(String, String)> {
+        let mut own_messages: Vec<_> =
             self.0.iter().filter(|(_, role, _)| role != "user").cloned().collect();
-        said.sort();
-        said.into_iter().map(|(id, _, text)| (id, text)).collect()
+        own_messages.sort();
+        own_messages.into_iter().map(|(id, _, text)| (id, text)).collect()
     }
 }
 
@@ -214,7 +214,7 @@ fn error(code: &str, severity: ErrorSeverity) -> Payload {
     )
 }
 
-/// Few names, so that they meet.
+/// Uses few ids, so that events refer to each other.
 fn any_event() -> impl Strategy<Value = Payload> {
     let name = prop::sample::select(vec!["a", "b", "c"]);
     let status = prop::sample::select(vec!["running", "complete", "failed"]);
@@ -289,8 +289,7 @@ fn any_end() -> impl Strategy<Value = Vec<Payload>> {
     ]
 }
 
-/// A stream: every event has an id of its own, and some are sent again after a reset, as the relay
-/// does it.
+/// A stream. Every event has its own id, and some are sent again after a reset, as the relay does.
 fn any_stream() -> impl Strategy<Value = Vec<Payload>> {
     (prop::collection::vec(any_payload(), 0..25), any_end()).prop_map(|(mut body, end)| {
         for (n, payload) in body.iter_mut().enumerate() {
@@ -331,7 +330,7 @@ fn settings(error_text: bool) -> FaceSettings {
     FaceSettings { agui_error_text: error_text, ..FaceSettings::default() }
 }
 
-/// How a run stands whose stream is this.
+/// The state of the run of these packets.
 fn state_of(payloads: &[Payload]) -> RunState {
     if matches!(payloads.last(), Some(Payload::Close(_))) {
         RunState::Closed
@@ -341,7 +340,7 @@ fn state_of(payloads: &[Payload]) -> RunState {
 }
 
 proptest! {
-    // Every case resumes at each of its events, so a few go a long way.
+    // Every case resumes at each of its events, so few cases are enough.
     #![proptest_config(ProptestConfig { failure_persistence: None,
     cases: ProptestConfig::default().cases / 10, ..ProptestConfig::default() })]
 
@@ -361,13 +360,13 @@ proptest! {
         runtime().block_on(async {
             let world = World::new(&payloads, settings(error_text)).await;
             let (state, whole) = (state_of(&payloads), world.replay(state_of(&payloads)).await);
-            for (id, said) in events(&whole) {
+            for (id, event) in events(&whole) {
                 let id = id.unwrap();
                 let cursor = id.parse::<LastEventId>().unwrap().cursor();
                 let resumed = world.serve(Begin::After(cursor), state, 3).await;
                 let rest = rest_after(&whole, &id);
                 if rest.is_empty() {
-                    end_again(&events(&resumed), &said, state)?;
+                    end_again(&events(&resumed), &event, state)?;
                 } else {
                     prop_assert_eq!(resumed.strip_prefix(b":\n").unwrap_or(&resumed), &rest[..],
                     "after {}", id);
@@ -381,7 +380,7 @@ proptest! {
     }
 
     #[test]
-    fn whoever_joins_late_holds_the_same_messages_in_the_end(payloads in any_stream(),
+    fn a_late_joiner_ends_with_the_same_messages(payloads in any_stream(),
     held in 0_usize..60) {
         runtime().block_on(async {
             let world = World::new(&payloads, settings(false)).await;
@@ -393,7 +392,7 @@ proptest! {
             let partial = Screen::of(&Screen::default(), &whole[..held.min(whole.len())]);
             let (late, early) = (Screen::of(&partial, &tail), Screen::of(&Screen::default(),
             &whole));
-            prop_assert_eq!(late.said(), early.said());
+            prop_assert_eq!(late.own_messages(), early.own_messages());
             for (id, _) in &tail {
                 let id = id.clone().unwrap();
                 let cursor = id.parse::<LastEventId>().unwrap().cursor();
@@ -409,7 +408,7 @@ proptest! {
     }
 
     #[test]
-    fn a_client_that_comes_back_after_a_wait_goes_on_where_it_was(
+    fn a_client_resumes_at_its_event_after_a_wait(
         before in any_stream(), after in any_stream(), error_text: bool,
     ) {
         let mut payloads = before;
@@ -429,7 +428,8 @@ proptest! {
             let start = Begin::After(Cursor::start(world.run.stream_id));
             let first = events(&world.serve_upto(waits_at, start, RunState::Waiting, 4).await);
             prop_assert_eq!(&first.last().unwrap().1["type"], "RUN_ERROR");
-            // At any event of the end the reader gets the rest of it, and only then comes back.
+            // From any event of the end, the reader gets the rest of the end, and only then the
+            // reopening.
             for (id, _) in first.iter().rev().take(4).skip(1).filter(|_| error_text) {
                 let cursor: Cursor = id.as_ref().unwrap().parse().unwrap();
                 if cursor.seq == waits_at {
@@ -446,7 +446,7 @@ proptest! {
             let healed = Screen::of(&Screen::of(&Screen::default(), &first), &again);
             let is_answer = |(id, _): &(String, String)| !id.ends_with(".error");
             let answer = |screen: Screen| -> Vec<_> {
-                screen.said().into_iter().filter(is_answer).collect()
+                screen.own_messages().into_iter().filter(is_answer).collect()
             };
             prop_assert_eq!(answer(healed), answer(whole));
             for (id, _) in &again {
@@ -466,24 +466,24 @@ proptest! {
     fn the_state_of_the_fold_survives_a_round_trip(payloads in any_stream()) {
         let facts = Facts { stream: Uuid::nil(), thread: "t".into(), run: "r".into(), created: 0,
         is_v1: true, error_text: false };
-        let mut told = AguiTranscript::new(Arc::new(facts), Default::default());
+        let mut transcript = AguiTranscript::new(Arc::new(facts), Default::default());
         for (payload, seq) in payloads.into_iter().zip(1..) {
-            told.take(&packet(Uuid::nil(), seq, payload));
-            let text = serde_json::to_string(&told.fold.state).unwrap();
-            prop_assert_eq!(&serde_json::from_str::<State>(&text).unwrap(), &told.fold.state);
+            transcript.take(&packet(Uuid::nil(), seq, payload));
+            let text = serde_json::to_string(&transcript.fold.state).unwrap();
+            prop_assert_eq!(&serde_json::from_str::<State>(&text).unwrap(), &transcript.fold.state);
         }
     }
 }
 
-/// At the end of a closed run the end is told again under no id; a run that waits opens again, and
-/// waits.
+/// At the end of a closed run, the last event comes again without an id. A waiting run opens again,
+/// and waits.
 fn end_again(
     resumed: &[(Option<String>, Value)],
-    said: &Value,
+    last: &Value,
     state: RunState,
 ) -> Result<(), TestCaseError> {
     match state {
-        RunState::Closed => prop_assert_eq!(resumed, &[(None, said.clone())]),
+        RunState::Closed => prop_assert_eq!(resumed, &[(None, last.clone())]),
         RunState::Waiting | RunState::Running => {
             prop_assert_eq!(&resumed[0].1["type"], "RUN_STARTED");
             let mut verifier = Verifier::default();

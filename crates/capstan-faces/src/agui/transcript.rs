@@ -56,7 +56,7 @@ pub(crate) struct AguiTranscript {
     seq: u64,
     /// The bytes of its packets.
     size: usize,
-    /// What the last packet removed, if it was a reset.
+    /// The result of the last packet, if it was a reset.
     cut: Option<Arc<Cut>>,
 }
 
@@ -93,9 +93,9 @@ impl AguiTranscript {
         facts: &Arc<Facts>,
         upto: u64,
     ) -> Result<Self, JournalError> {
-        let mut told = Self::new(Arc::clone(facts), Input::load(cx, facts.stream).await?);
-        told.read_on(cx, upto).await?;
-        Ok(told)
+        let mut transcript = Self::new(Arc::clone(facts), Input::load(cx, facts.stream).await?);
+        transcript.read_on(cx, upto).await?;
+        Ok(transcript)
     }
 
     /// Reads further packets, up to this one.
@@ -104,7 +104,7 @@ impl AguiTranscript {
         cx: &FaceContext,
         upto: u64,
     ) -> Result<(), JournalError> {
-        let (store, stream) = (cx.engine.journal.store(), self.fold.facts.stream);
+        let (store, stream) = (cx.engine.store(), self.fold.facts.stream);
         while self.seq < upto {
             let frames = store.read(stream, self.seq, 1024, 1024 * 1024).await?;
             if frames.is_empty() {
@@ -133,7 +133,7 @@ impl AguiTranscript {
         self.size
     }
 
-    /// What the last packet removed, if it was a reset.
+    /// The result of the last packet, if it was a reset.
     pub(super) fn last_cut(&self) -> Arc<Cut> {
         self.cut.clone().unwrap_or_default()
     }
@@ -143,23 +143,23 @@ impl AguiTranscript {
         if let Some(reset) = reset_of(packet) {
             let cut = Arc::new(self.cut(reset.after_seq));
             self.cut = Some(Arc::clone(&cut));
-            let said = self.fold.reset(packet, &reset, &cut);
-            said.into_iter().for_each(|said| self.note(packet.seq, said));
+            let outgoing = self.fold.reset(packet, &reset, &cut);
+            outgoing.into_iter().for_each(|outgoing| self.note(packet.seq, outgoing));
             return;
         }
-        let said = self.fold.take(packet);
+        let outgoing = self.fold.take(packet);
         if let (Payload::Event(raw), true) =
-            (&packet.payload, said.iter().any(OutgoingEvent::stays))
+            (&packet.payload, outgoing.iter().any(OutgoingEvent::stays))
             && let Event { id: Some(Value::String(id)), mut data, .. } = Event::of(raw)
         {
             let call = data.get_mut("toolCallId").map(Value::take);
             self.shown.push(Shown { seq: packet.seq, id, call });
         }
-        said.into_iter().for_each(|said| self.note(packet.seq, said));
+        outgoing.into_iter().for_each(|outgoing| self.note(packet.seq, outgoing));
     }
 
-    fn note(&mut self, seq: u64, said: OutgoingEvent) {
-        let OutgoingEvent::Event(event) = &said else { return };
+    fn note(&mut self, seq: u64, outgoing: OutgoingEvent) {
+        let OutgoingEvent::Event(event) = &outgoing else { return };
         let mut begin = |id: &String, kind| self.items.push(Item { seq, id: id.clone(), kind });
         #[allow(clippy::wildcard_enum_match_arm)] // The others leave nothing behind.
         match &event.body {
@@ -180,12 +180,12 @@ impl AguiTranscript {
             EventBody::TextMessageContent { message_id: id, delta }
             | EventBody::ReasoningMessageContent { message_id: id, delta }
             | EventBody::ToolCallArgs { tool_call_id: id, delta } => self.append(seq, id, delta),
-            EventBody::StateSnapshot { .. } => self.states = vec![said],
-            EventBody::StateDelta { .. } => self.states.push(said),
+            EventBody::StateSnapshot { .. } => self.states = vec![outgoing],
+            EventBody::StateDelta { .. } => self.states.push(outgoing),
             EventBody::Custom { .. }
             | EventBody::ActivitySnapshot { .. }
             | EventBody::ActivityDelta { .. } => {
-                self.customs.push((seq, said));
+                self.customs.push((seq, outgoing));
             }
             _ => {}
         }
@@ -225,8 +225,8 @@ impl AguiTranscript {
             }
         }
         let mut cut = Cut::default();
-        self.customs.retain(|(seq, said)| {
-            let id = said.presented().filter(|_| *seq > after_seq);
+        self.customs.retain(|(seq, outgoing)| {
+            let id = outgoing.presented().filter(|_| *seq > after_seq);
             cut.dropped.extend(id.clone());
             id.is_none()
         });
@@ -285,7 +285,7 @@ impl AguiTranscript {
         }
         out.extend(self.states.iter().cloned());
         out.extend(self.fold.open_steps(t));
-        out.extend(self.customs.iter().map(|(_, said)| said.clone()));
+        out.extend(self.customs.iter().map(|(_, outgoing)| outgoing.clone()));
         out.extend(self.fold.open_messages(t));
         out
     }

@@ -30,13 +30,13 @@ impl Transcripts {
     }
 
     fn of(&self, stream: Uuid) -> Shared {
-        let mut kept = self.lock();
+        let mut cached = self.lock();
         let known =
-            kept.iter().position(|(known, _)| *known == stream).and_then(|at| kept.remove(at));
+            cached.iter().position(|(known, _)| *known == stream).and_then(|at| cached.remove(at));
         let (_, shared) = known.unwrap_or_default();
-        kept.push_back((stream, Arc::clone(&shared)));
-        if kept.len() > STREAMS {
-            kept.pop_front();
+        cached.push_back((stream, Arc::clone(&shared)));
+        if cached.len() > STREAMS {
+            cached.pop_front();
         }
         shared
     }
@@ -50,20 +50,20 @@ impl Transcripts {
         look: impl FnOnce(&AguiTranscript) -> T,
     ) -> Result<T, JournalError> {
         let shared = self.of(facts.stream);
-        let mut kept = shared.lock().await;
-        if kept.as_ref().is_some_and(|told| told.seq() > seq) {
+        let mut cached = shared.lock().await;
+        if cached.as_ref().is_some_and(|transcript| transcript.seq() > seq) {
             // A reader is far behind the cached transcript.
-            drop(kept);
+            drop(cached);
             return Ok(look(&AguiTranscript::load(cx, facts, seq).await?));
         }
-        let mut told = match kept.take() {
-            Some(told) => told,
+        let mut transcript = match cached.take() {
+            Some(transcript) => transcript,
             None => AguiTranscript::load(cx, facts, 0).await?,
         };
-        told.read_on(cx, seq).await?;
-        let seen = look(&told);
-        *kept = Some(told).filter(|told| told.size() <= BYTES);
-        Ok(seen)
+        transcript.read_on(cx, seq).await?;
+        let result = look(&transcript);
+        *cached = Some(transcript).filter(|transcript| transcript.size() <= BYTES);
+        Ok(result)
     }
 
     /// Forgets a stream that was erased.

@@ -2,75 +2,72 @@
 
 use std::sync::Arc;
 
-use capstan_protocol::{DecodeError, Fault, RawObject, decode};
+use capstan_protocol::{DecodeError, Fault, RawJson};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use uuid::Uuid;
 
 use super::message::{UiMessage, UiRole};
-use capstan_engine::ask::{Ask, Extras, LONGEST_ID, Payload, invalid, is_whole};
+use capstan_engine::ask::{Ask, Extras, LONGEST_ID, Payload, RequestBody, invalid, is_whole};
 
 /// The trigger of a request for another answer.
 const REGENERATE: &str = "regenerate-message";
 
-/// The members that a chat's transport sends, beside the page's own.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Posted {
-    /// The chat's id. `WorkflowChatTransport` does not send it.
-    id: Option<String>,
-    /// All messages.
-    messages: Option<Vec<UiMessage>>,
-    /// Or only the new message.
-    message: Option<UiMessage>,
-}
+/// The whole chat, or only its new message.
+type Posted = Payload<Vec<UiMessage>, UiMessage>;
 
-impl Posted {
-    fn last(&self) -> Option<&UiMessage> {
-        self.message.as_ref().or_else(|| self.messages.as_ref()?.last())
-    }
-}
-
-/// The transport sends the whole chat; pages that keep it on the server send its last message.
-pub(super) fn from_ai_sdk(body: &[u8]) -> Result<Ask, Fault> {
-    let posted: Posted = decode::from_slice(body).map_err(|e| invalid(&e))?;
-    if posted.id.as_ref().is_some_and(|id| id.is_empty() || id.len() > LONGEST_ID) {
-        return Err(invalid(&DecodeError::value(
-            "id",
-            format!("must have 1 to {LONGEST_ID} bytes"),
-        )));
-    }
-    let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
-    let beside: Payload<IgnoredAny> = decode::from_slice(body).map_err(|e| invalid(&e))?;
-    let extras = beside.into_extras(payload);
-    let goes_on = posted.last().filter(|last| last.role == UiRole::Assistant);
+/// The transport sends the whole chat. A page with a chat on its server sends the last message.
+/// A request is new, and gets a key, even if its body equals an earlier one, if its chat is unknown
+/// (`WorkflowChatTransport` sends no id), or if it wants another answer.
+pub(super) fn from_ai_sdk(body: &RequestBody) -> Result<Ask, Fault> {
+    let mut posted: Posted = body.decode()?;
+    let chat = chat_of(posted.id.take())?;
+    let is_another =
+        |trigger: RawJson| trigger.decode().map_or(true, |word: String| word == REGENERATE);
+    let is_new = chat.is_none() || posted.trigger.take().is_some_and(is_another);
+    let (messages, message) = (posted.messages.take().unwrap_or_default(), posted.message.take());
+    let extras = posted.into_extras(body.object()?);
+    let goes_on = message.as_ref().or(messages.last());
+    let goes_on = goes_on.filter(|last| last.role == UiRole::Assistant);
     let answers = goes_on.map(UiMessage::answers).unwrap_or_default();
-    let (messages, place) = match &posted.message {
+    let (told, place) = match &message {
         Some(message) if message.role == UiRole::Assistant => (message.results(), "message"),
         Some(message) => (message.to_chat(true), "message"),
         None => {
-            let all = posted.messages.as_deref().unwrap_or_default();
-            let last = all.len().saturating_sub(1);
-            let told = all.iter().enumerate().flat_map(|(at, message)| message.to_chat(at == last));
-            (told.collect(), "messages")
+            let last = messages.len().saturating_sub(1);
+            let chat = messages.iter().enumerate();
+            let chat = chat.flat_map(|(at, message)| message.to_chat(at == last));
+            (chat.collect(), "messages")
         }
     };
-    let is_whole = is_whole(&messages, !answers.is_empty(), place)? && posted.message.is_none();
-    let (chat, session) = (posted.id.clone(), posted.id.unwrap_or_default());
+    let is_whole = is_whole(&told, !answers.is_empty(), place)? && message.is_none();
+    let key = if is_new { Uuid::now_v7().to_string() } else { String::new() };
+    let session = chat.clone().unwrap_or_default();
     let extras = Extras { answers, ..extras };
-    Ok(Ask { chat, is_whole, extras, ..Ask::new(String::new(), session, messages) })
+    Ok(Ask { chat, is_whole, extras, ..Ask::new(key, session, told) })
+}
+
+/// The chat's id.
+fn chat_of(id: Option<RawJson>) -> Result<Option<String>, Fault> {
+    let Some(id) = id else { return Ok(None) };
+    let id: String = id.decode().map_err(|error| invalid(&error.inside("id")))?;
+    if id.is_empty() || id.len() > LONGEST_ID {
+        let wrong = format!("must have 1 to {LONGEST_ID} bytes");
+        return Err(invalid(&DecodeError::value("id", wrong)));
+    }
+    Ok(Some(id))
 }
 
 /// The values that the face reads from a stored body, after a restart and for later viewers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Manner {
+pub(super) struct RunOptions {
     messages: Vec<UiMessage>,
     message: Option<UiMessage>,
     /// The page uses dynamic tool types.
     pub(super) dynamic_tools: bool,
 }
 
-impl Manner {
+impl RunOptions {
     pub(super) fn of(body: &[u8]) -> Self {
         serde_json::from_slice(body).unwrap_or_default()
     }
@@ -82,18 +79,6 @@ impl Manner {
     }
 }
 
-/// Whether this request is new even if its body equals an earlier one: its chat is unknown, or it
-/// wants another answer.
-pub(super) fn is_another(body: &[u8]) -> bool {
-    #[derive(Default, Deserialize)]
-    struct Asked {
-        id: Option<IgnoredAny>,
-        trigger: Option<String>,
-    }
-    let asked: Asked = serde_json::from_slice(body).unwrap_or_default();
-    asked.id.is_none() || asked.trigger.as_deref() == Some(REGENERATE)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -101,7 +86,7 @@ mod tests {
     use super::*;
 
     fn ask(body: &Value) -> Result<Ask, Fault> {
-        from_ai_sdk(body.to_string().as_bytes())
+        from_ai_sdk(&body.clone().into())
     }
 
     fn user() -> Value {
@@ -127,12 +112,15 @@ mod tests {
         let body = json!({ "messages": [user()] });
         let asked = ask(&body).unwrap();
         assert_eq!((asked.session.as_str(), asked.chat), ("", None));
-        assert!(is_another(body.to_string().as_bytes()));
-        assert!(!is_another(json!({ "id": "c", "messages": [user()] }).to_string().as_bytes()));
+        assert!(!asked.key.is_empty());
+        let asked = ask(&json!({ "id": "c", "messages": [user()] })).unwrap();
+        assert!(asked.key.is_empty(), "its body is its key");
+        let again = json!({ "id": "c", "messages": [user()], "trigger": REGENERATE });
+        assert!(!ask(&again).unwrap().key.is_empty());
     }
 
     #[test]
-    fn results_alone_go_on_from_what_is_stored() {
+    fn tool_results_alone_continue_the_stored_conversation() {
         let tool = json!({ "type": "tool-f", "toolCallId": "c", "state": "output-available",
         "input": {}, "output": 1 });
         let message =
@@ -140,8 +128,9 @@ mod tests {
         let asked = ask(&json!({ "id": "c", "message": message })).unwrap();
         assert!(!asked.is_whole);
         assert_eq!(asked.messages.iter().count(), 1);
-        let manner = Manner::of(json!({ "messages": [user(), message] }).to_string().as_bytes());
-        assert_eq!(manner.continued().unwrap().id, "a");
+        let options =
+            RunOptions::of(json!({ "messages": [user(), message] }).to_string().as_bytes());
+        assert_eq!(options.continued().unwrap().id, "a");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The chunks of a UI message's stream. Readers end a chat at an unknown type, so everything of our
-//! own is a `data-…` chunk.
+//! The chunks of a UI message's stream. Clients end a chat at an unknown type, so all chunks of our
+//! own are `data-…`.
 
 use capstan_protocol::{Cursor, RawJson, sse};
 use schemars::JsonSchema;
@@ -160,7 +160,7 @@ impl Chunk {
     }
 }
 
-/// Anything as JSON text; null if it has none.
+/// Encodes a value as JSON text; null if that fails.
 pub(super) fn raw(value: &impl Serialize) -> RawJson {
     RawJson::from_serialize(value).unwrap_or_else(|_| Value::Null.into())
 }

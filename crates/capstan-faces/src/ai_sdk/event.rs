@@ -3,7 +3,7 @@
 
 use capstan_protocol::agui::{AguiEvent, EventBody, Interrupt, MessageContent};
 use capstan_protocol::{
-    CitationBlock, Event, EventView, Fault, FaultKind, MediaCarousel, RawJson, RawObject,
+    CitationBlock, Event, EventView, Fault, FaultKind, MediaCarousel, NATIVE, RawJson, RawObject,
 };
 use serde_json::Value;
 
@@ -34,6 +34,8 @@ pub(super) fn say(fold: &mut Fold, seq: u64, event: &RawObject, out: &mut Vec<Ch
             let error = Fault::new(FaultKind::AttemptDiverged).to_stream_error(Default::default());
             fold.fail(&error, out);
         }
+        // No client of this protocol understands what only one provider does.
+        EventView::Other if read.kind.as_deref() == Some(NATIVE) => {}
         EventView::Other => match tool_event(&read) {
             Some(body) => tool(fold, body, out),
             None => out.push(Chunk::data("data-event", seq.to_string(), event.clone().into())),
@@ -77,8 +79,8 @@ fn files(seq: u64, media: &MediaCarousel, out: &mut Vec<Chunk>) {
     out.push(Chunk::data("data-media", seq.to_string(), raw(media)));
 }
 
-/// A question about a call is an approval. Any other question is a call of its own, whose output is
-/// the answer.
+/// A question about a call becomes an approval. Any other question becomes a call of its own, whose
+/// output is the answer.
 fn ask(fold: &mut Fold, interrupt: &Interrupt, out: &mut Vec<Chunk>) {
     fold.begin(out);
     fold.end_text(out);
@@ -139,7 +141,7 @@ fn start(fold: &mut Fold, id: String, name: String, out: &mut Vec<Chunk>) {
     if fold.open.iter().any(|call| call.id == id) {
         return;
     }
-    // A run that goes on with a call may repeat it.
+    // A run that continues after a call may repeat it.
     let is_known = !fold.known.insert(id.clone());
     if !is_known {
         fold.begin(out);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use capstan_journal::Run;
 use capstan_protocol::StreamError;
 
-use super::ask::Manner;
+use super::ask::RunOptions;
 use super::chunk::{Chunk, raw};
 use super::message::UiMessage;
 
@@ -25,9 +25,9 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) fn new(run: &Run, manner: Manner) -> Self {
-        let is_dynamic = manner.dynamic_tools;
-        let continued = manner.continued();
+    pub(super) fn new(run: &Run, options: RunOptions) -> Self {
+        let is_dynamic = options.dynamic_tools;
+        let continued = options.continued();
         let own = || format!("msg_{}", run.stream_id);
         let message_id = continued.as_ref().map_or_else(own, |message| message.id.clone());
         Self { message_id, continued, is_dynamic }

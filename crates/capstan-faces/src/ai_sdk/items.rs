@@ -5,7 +5,7 @@ use capstan_protocol::{Fault, sse};
 
 use super::chunk::Chunk;
 use super::fold::{Facts, Fold};
-use super::manner_of;
+use super::run_options;
 use crate::face::{FaceContext, Items};
 use capstan_engine::faults::journal_fault;
 
@@ -33,11 +33,11 @@ impl AiSdkItems {
 
     /// Folds the packets up to `last`, and counts their items.
     async fn fold_to(cx: &FaceContext, run: &Run, last: u64) -> Result<(Self, u64), Fault> {
-        let facts = Facts::new(run, manner_of(cx, run).await?);
+        let facts = Facts::new(run, run_options(cx, run).await?);
         let mut items = Self { fold: Fold::new(facts), is_begun: false };
         let (mut at, mut count) = (0, 0);
         while at < last {
-            let frames = cx.engine.journal.store().read(run.stream_id, at, STEP.0, STEP.1).await;
+            let frames = cx.engine.store().read(run.stream_id, at, STEP.0, STEP.1).await;
             let frames = frames.map_err(journal_fault)?;
             let Some(newest) = frames.last() else { break };
             at = newest.seq;

@@ -41,6 +41,7 @@ pub(super) struct UiPart {
     pub(super) error_text: Option<String>,
     pub(super) approval: Option<Approval>,
     pub(super) media_type: Option<String>,
+    pub(super) filename: Option<String>,
     pub(super) url: Option<String>,
     pub(super) source_id: Option<String>,
     pub(super) title: Option<String>,
@@ -109,8 +110,8 @@ impl UiPart {
         if let Some((approval, approved)) =
             self.approval.as_ref().and_then(|approval| Some((approval, approval.approved?)))
         {
-            let said = json!({ "approved": approved, "reason": approval.reason });
-            return Some(entry(&approval.id, ResumeStatus::Resolved, Some(said.into())));
+            let decision = json!({ "approved": approved, "reason": approval.reason });
+            return Some(entry(&approval.id, ResumeStatus::Resolved, Some(decision.into())));
         }
         let id = self.tool_call_id.as_deref().filter(|_| self.tool() == Some(INTERRUPT))?;
         match state {
@@ -121,7 +122,7 @@ impl UiPart {
     }
 
     /// The content other than calls.
-    fn said(&self) -> Option<Part> {
+    fn content(&self) -> Option<Part> {
         match self.kind.as_str() {
             "text" => self.text.clone().map(|content| Part::Text { content }),
             "reasoning" => self.text.clone().map(|content| Part::Reasoning { content }),
@@ -133,11 +134,12 @@ impl UiPart {
     fn file(&self) -> Option<Part> {
         let (url, mime_type) = (self.url.as_deref()?, self.media_type.clone());
         let modality = modality(mime_type.as_deref().unwrap_or_default());
+        let filename = self.filename.clone();
         match url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")) {
             Some((_, content)) => {
-                Some(Part::Blob { content: content.to_owned(), modality, mime_type })
+                Some(Part::Blob { content: content.to_owned(), modality, mime_type, filename })
             }
-            None => Some(Part::Uri { uri: url.to_owned(), modality, mime_type }),
+            None => Some(Part::Uri { uri: url.to_owned(), modality, mime_type, filename }),
         }
     }
 
@@ -191,11 +193,11 @@ impl UiMessage {
         for step in steps {
             let goes_on = is_last && rest == last_step;
             rest = rest.saturating_sub(step.len() + 1);
-            let is_told = |part: &&UiPart| part.is_answered() || goes_on;
+            let is_sent = |part: &&UiPart| part.is_answered() || goes_on;
             let parts: Vec<Part> = step
                 .iter()
                 .filter_map(|part| {
-                    part.said().or_else(|| Some(part).filter(is_told).and_then(UiPart::to_call))
+                    part.content().or_else(|| Some(part).filter(is_sent).and_then(UiPart::to_call))
                 })
                 .collect();
             if !parts.is_empty() {
@@ -225,7 +227,7 @@ mod tests {
 
     #[test]
     fn steps_become_messages_and_results_follow_their_calls() {
-        let told = message(json!([
+        let message = message(json!([
             { "type": "step-start" },
             { "type": "text", "text": "I look." },
             { "type": "tool-find", "toolCallId": "c", "state": "output-available",
@@ -235,43 +237,43 @@ mod tests {
             { "type": "dynamic-tool", "toolName": "left", "toolCallId": "d",
             "state": "input-available", "input": {} },
         ]));
-        let chat = told.to_chat(false);
+        let chat = message.to_chat(false);
         assert_eq!(roles(&chat), [Role::Assistant, Role::Tool, Role::Assistant]);
         assert_eq!(
             (chat[0].parts.len(), chat[2].parts.len()),
             (2, 1),
             "nobody answered the last call"
         );
-        assert_eq!(told.to_chat(true)[2].parts.len(), 2, "the run goes on with it");
-        assert!(told.results().is_empty(), "the first step is history");
+        assert_eq!(message.to_chat(true)[2].parts.len(), 2, "the run goes on with it");
+        assert!(message.results().is_empty(), "the first step is history");
     }
 
     #[test]
-    fn a_question_is_answered_by_the_output_of_its_call_and_never_told_as_one() {
-        let told = message(json!([
+    fn a_questions_answer_is_the_output_of_its_call() {
+        let message = message(json!([
             { "type": "step-start" },
             { "type": "tool-interrupt", "toolCallId": "s:q", "state": "output-available",
             "input": {}, "output": { "ok": 1 } },
             { "type": "tool-pay", "toolCallId": "c", "state": "approval-responded", "input": {},
               "approval": { "id": "s:p", "approved": false, "reason": "too much" } },
         ]));
-        let answers = told.answers();
+        let answers = message.answers();
         assert_eq!(answers.len(), 2);
         assert_eq!(answers[0].payload.as_ref().unwrap().get(), r#"{"ok":1}"#);
         let denied: Value =
             serde_json::from_str(answers[1].payload.as_ref().unwrap().get()).unwrap();
         assert_eq!(denied, json!({ "approved": false, "reason": "too much" }));
-        assert_eq!(told.to_chat(true)[0].parts.len(), 1, "the call that is asked about stays");
+        assert_eq!(message.to_chat(true)[0].parts.len(), 1, "the call that is asked about stays");
     }
 
     #[test]
     fn files_are_bytes_or_addresses() {
-        let told = message(json!([
+        let message = message(json!([
             { "type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA==" },
             { "type": "file", "mediaType": "text/plain", "url": "https://example.org/a" },
             { "type": "data-own", "data": 1 },
         ]));
-        let [chat] = &told.to_chat(false)[..] else { panic!("one message") };
+        let [chat] = &message.to_chat(false)[..] else { panic!("one message") };
         assert!(matches!(&chat.parts[0], Part::Blob { modality: Modality::Image, .. }));
         assert!(matches!(&chat.parts[1], Part::Uri { .. }));
         assert_eq!(chat.parts.len(), 2);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::chunk::Chunk;
 use super::start_index::{Params, StartIndex};
-use super::{AiSdk, elsewhere};
+use super::{AiSdk, location};
 use crate::face::FaceContext;
 use crate::face::last_event_id::resume_point;
 use crate::face::post;
@@ -32,7 +32,7 @@ use capstan_engine::resume::ResumePoint;
 use capstan_engine::{lookup, stopping};
 
 /// How long after its end a run is sent again. A page that was away must not take half an answer
-/// for a complete one. Pages that have it already see equal ids.
+/// for a complete one. Pages that have it already recognise the ids.
 const RECENT: Duration = Duration::from_secs(5 * 60);
 
 const TAG: Tag = Tag {
@@ -42,45 +42,51 @@ const TAG: Tag = Tag {
 
 const REFUSALS: Refusals = Refusals { status: status_of, content: Content::Text("text/plain") };
 
-/// The catalogue's text.
+/// The status in the catalogue. The body is the catalogue's text.
 fn status_of(entry: &Entry) -> u16 {
     entry.status
 }
 
 const KEY: Header = Header {
     name: "Idempotency-Key",
-    says: "The key under which the run starts at most once. Without it the chat and the body are: \
-     the same message sent again attaches, and \
-        another answer (`regenerate-message`) is always a new run.",
+    says: "The key: the run starts at most once for it. Without this header, the chat and the body \
+     are the key. The same message sent again then attaches, and another answer \
+     (`regenerate-message`) is always a new run.",
     schema: || json!({ "type": "string" }),
 };
 
 const VERSION: Header = Header {
     name: "X-Vercel-AI-UI-Message-Stream",
-    says: "The version of the stream's form.",
+    says: "The version of the stream's format.",
     schema: || json!({ "const": "v1" }),
 };
 
 const PLACE: Header = Header {
     name: "Location",
-    says: "The same message in Durable Streams, with a ticket where a key is needed.",
+    says: "The address of the same message in Durable Streams, with a ticket where a key is \
+        needed.",
     schema: || json!({ "type": "string" }),
 };
 
 const PREFER: Header = Header {
     name: "Prefer",
-    says: "`respond-async`: only where to read it, for a client that reads it there.",
+    says: "`respond-async`: returns only the address of the message, for a client that reads it \
+        there.",
     schema: || json!({ "type": "string" }),
 };
 
 const ELSEWHERE: Answer = Answer {
     status: 202,
     headers: &[&openapi::STREAM_ID, &PLACE],
-    ..Answer::ok("It runs, and is read elsewhere, as `Prefer: respond-async` asked for.", &[])
+    ..Answer::ok(
+        "The run has started. `Location` has the address of its message, as requested by \
+        `Prefer: respond-async`.",
+        &[],
+    )
 };
 
 const CHAT: PathParameter = PathParameter {
-    says: "The chat's id, as the page names it.",
+    says: "The chat's id, which the page chooses.",
     schema: || json!({ "type": "string", "minLength": 1 }),
     example: "chat-17",
 };
@@ -88,8 +94,8 @@ const CHAT: PathParameter = PathParameter {
 const STREAM: Answer = Answer {
     headers: &[&openapi::STREAM_ID, &VERSION, &PLACE],
     ..Answer::ok(
-        "The chunks of one UI message, from `start` to `[DONE]`. They have ids by which a client \
-         of ours reads on.",
+        "The chunks of one UI message, from `start` to `[DONE]`. They have ids by which our client \
+         resumes.",
         &[Content::Events(model::<Chunk>)],
     )
 };
@@ -97,10 +103,10 @@ const STREAM: Answer = Answer {
 const POST: Row = Row {
     tag: &TAG,
     summary: "Start a run in a chat, or attach to it",
-    says: "What `DefaultChatTransport` posts. The chat is the session; its messages are all that \
-     the agent hears of it. With `message` in place of \
-        `messages` the gateway adds what it remembers. `tools`, `context`, `state` and the \
-        model's parameters are as in `POST /v1/assist`.",
+    says: "The request of `DefaultChatTransport`. The chat is the session. The agent gets the \
+     messages of the request only. With `message` in place of `messages`, the gateway adds the \
+     stored messages. `tools`, `context`, `state` and the model's parameters work as in `POST \
+     /v1/assist`.",
     places: &[&openapi::AGENT],
     headers: &[&openapi::CURSOR, &KEY, &PREFER],
     body: Some(&CHAT_BODY),
@@ -136,10 +142,10 @@ const POST: Row = Row {
 
 const RESUME: Row = Row {
     tag: &TAG,
-    summary: "Come back to the newest run of a chat",
-    says: "The whole message from `start`, then live; or what follows `Last-Event-ID`, or the \
-     chunks from `startIndex` on. In place of the chat its run may be named. A run that ended less \
-     than five minutes ago is told as well. It only looks.",
+    summary: "Resume the newest run of a chat",
+    says: "The whole message from `start`, then live chunks. Or the chunks after `Last-Event-ID`, \
+     or from `startIndex` on. The path may have the run's id in place of the chat's. A run that \
+     ended less than five minutes ago is also sent. The request only reads.",
     places: &[&CHAT],
     query: Some(Params::json_schema),
     headers: &[&openapi::CURSOR, &PREFER],
@@ -148,7 +154,7 @@ const RESUME: Row = Row {
         ELSEWHERE,
         Answer {
             status: 204,
-            ..Answer::ok("Nothing is under way in this chat, nor was of late.", &[])
+            ..Answer::ok("No run of this chat is open or has ended recently.", &[])
         },
     ],
     faults: &[FaultKind::StreamLost, FaultKind::ServiceUnavailable, FaultKind::JournalUnavailable],
@@ -160,10 +166,10 @@ const RESUME_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &CHAT], ..RESUME }
 const STOP: Row = Row {
     tag: &TAG,
     summary: "Stop the newest run of a chat",
-    says: "The page's own `stop()` only hangs up. This ends the run, for every tab; what was said \
-     stays.",
+    says: "The page's own `stop()` only closes the connection. This ends the run, for every tab. \
+     Its output stays.",
     places: &[&CHAT],
-    answers: &[Answer { status: 204, ..Answer::ok("It is over, or was.", &[]) }],
+    answers: &[Answer { status: 204, ..Answer::ok("The run has ended.", &[]) }],
     faults: &[
         FaultKind::StreamNotFound,
         FaultKind::ServiceUnavailable,
@@ -175,8 +181,8 @@ const STOP: Row = Row {
 const STOP_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &CHAT], ..STOP };
 
 const CHAT_BODY: Body = Body {
-    says: "`id` is the chat, `messages` are UI messages. The last one of role user is the turn, \
-     or the last one of role assistant brings outputs of tools.",
+    says: "`id` is the chat, `messages` are UI messages. The last message is the turn: of role \
+     user, or of role assistant with outputs of tools.",
     model: chat_body,
     examples: &[("chat", example)],
 };
@@ -193,8 +199,8 @@ fn chat_body(_: &mut SchemaGenerator) -> Schema {
         "messages": messages,
         "trigger": { "enum": ["submit-message", "regenerate-message"] },
         "messageId": { "type": "string" },
-        "dynamicTools": { "type": "boolean", "description": "Tools are told as `dynamic-tool`, \
-         for pages without types for them." } } })
+        "dynamicTools": { "type": "boolean", "description": "Tool calls are sent as \
+         `dynamic-tool`, for pages without types for them." } } })
 }
 
 fn example() -> Value {
@@ -253,7 +259,7 @@ impl Chat {
         chat
     }
 
-    /// The newest run of the chat, or the run with this id, if it is this agent's.
+    /// The newest run of the chat, or the run with this id, if it belongs to this agent.
     async fn newest(&self, cx: &FaceContext, tenant: &str) -> Result<Option<Run>, Fault> {
         let run = match lookup::newest(&cx.engine, tenant, NameKind::Chat, &self.id).await? {
             None => self.run(cx, tenant).await?,
@@ -263,7 +269,7 @@ impl Chat {
         Ok(run.filter(|run| agent.is_none_or(|agent| agent == run.agent)))
     }
 
-    /// A run whose chat nobody has named is found by its own id.
+    /// Finds a run by its own id, if no chat has that name.
     async fn run(&self, cx: &FaceContext, tenant: &str) -> Result<Option<Run>, Fault> {
         match lookup::by_stream(&cx.engine, tenant, &self.id).await {
             Err(fault) if fault.kind() == FaultKind::StreamNotFound => Ok(None),
@@ -272,11 +278,10 @@ impl Chat {
     }
 }
 
-/// Whether a run is sent again, which depends on time only. A request that names the run gets it in
-/// any case.
+/// Whether a run is sent again: open runs, and those that ended recently. A request with the run's
+/// id gets it in any case.
 fn is_there(cx: &FaceContext, run: &Run, chat: &Chat) -> bool {
-    let is_past =
-        |closed_at| cx.engine.wall.steps().is_past(closed_at, RECENT, cx.engine.wall.now());
+    let is_past = |closed_at| cx.engine.wall().steps().is_past(closed_at, RECENT, cx.engine.now());
     let is_old = run.state == RunState::Closed && run.closed_at.is_some_and(is_past);
     !is_old || chat.id == run.stream_id.to_string()
 }
@@ -292,12 +297,12 @@ async fn resume(
     let resumed = async {
         let run = chat.newest(cx, &caller.tenant).await?.filter(|run| is_there(cx, run, chat));
         let Some(run) = run else { return Ok(StatusCode::NO_CONTENT.into_response()) };
-        if elsewhere::is_preferred(&parts) {
-            return elsewhere::response(cx, &run, &parts).await;
+        if location::is_preferred(&parts) {
+            return location::response(cx, &run, &parts).await;
         }
         let point = resume_point(&parts.headers)?;
-        // The cursor is of an earlier run. The chat has gone on, so the newest run is sent from its
-        // start.
+        // The cursor belongs to an earlier run. The chat has continued, so the newest run is sent
+        // from its start.
         let is_its =
             |point: &ResumePoint| point.cursor.is_none_or(|id| id.stream_id() == run.stream_id);
         let point = Some(point).filter(is_its).unwrap_or_default();

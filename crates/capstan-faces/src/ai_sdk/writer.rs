@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::chunk::Chunk;
 use super::fold::{Facts, Fold};
-use super::{NAME, restate};
+use super::{NAME, replay};
 use crate::face::FaceContext;
 use crate::face::reader::ViewerKind;
 use crate::face::{BodyStep, Emit, FaceWriter};
@@ -63,7 +63,7 @@ impl AiSdkWriter {
         chunk.encode(id, out);
     }
 
-    fn tell(&mut self, cx: &FaceContext, frames: &Frames) -> BodyStep {
+    fn write_frames(&mut self, cx: &FaceContext, frames: &Frames) -> BodyStep {
         let mut out = Vec::new();
         let mut is_over = false;
         for packet in frames.iter().filter_map(sse::decode_packet) {
@@ -102,9 +102,7 @@ impl FaceWriter for AiSdkWriter {
             Self::write(cx, None, &start, &mut out);
         }
         if let Some(message) = self.fold.facts.continued.as_ref().filter(|_| !self.has_continued) {
-            restate::chunks(message)
-                .iter()
-                .for_each(|chunk| Self::write(cx, None, chunk, &mut out));
+            replay::chunks(message).iter().for_each(|chunk| Self::write(cx, None, chunk, &mut out));
         }
         let opened = Cursor::with_part(self.stream, OPENED.0, OPENED.1);
         let step = Chunk::of("start-step");
@@ -115,7 +113,7 @@ impl FaceWriter for AiSdkWriter {
     }
 
     fn frames<'a>(&'a mut self, cx: &'a FaceContext, frames: Frames) -> Emit<'a> {
-        Emit::Now(self.tell(cx, &frames))
+        Emit::Now(self.write_frames(cx, &frames))
     }
 
     fn caught_up(&mut self, cx: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {

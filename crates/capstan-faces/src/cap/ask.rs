@@ -3,31 +3,30 @@
 use std::collections::BTreeMap;
 
 use capstan_protocol::{
-    ChatMessage, DecodeError, Fault, FaultKind, Profile, RawJson, RawObject, ServiceRequest,
-    decode, v2,
+    ChatMessage, DecodeError, Fault, FaultKind, Profile, RawJson, RawObject, ServiceRequest, v2,
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use capstan_engine::ask::{Ask, Payload, invalid, is_whole};
+use capstan_engine::ask::{Ask, Payload, RequestBody, invalid, is_whole};
 
 /// The path of the payload in a v1 body.
 const PAYLOAD: &str = "payload.payload";
 
 /// Decodes a body. A body that is valid as v1 gets its answer in v1. Any other is decoded as v2.
-pub(super) fn from_cap(body: &[u8]) -> Result<Ask, Fault> {
-    if let Some(request) = decode::try_from_slice(body) {
+pub(super) fn from_cap(body: &RequestBody) -> Result<Ask, Fault> {
+    if let Some(request) = body.try_decode() {
         return from_v1(request);
     }
-    if let Some(request) = decode::try_from_slice(body) {
+    if let Some(request) = body.try_decode() {
         return from_v2(request);
     }
     // The reason in the default profile helps more, unless the body is plainly meant as v2.
-    let reason = match is_v2(body) {
-        true => decode::from_slice::<v2::ServiceRequest<RawObject>>(body).err(),
-        false => decode::from_slice::<ServiceRequest<RawObject>>(body).err(),
+    let reason = match is_v2(body.bytes()) {
+        true => body.decode::<v2::ServiceRequest<RawObject>>().err(),
+        false => body.decode::<ServiceRequest<RawObject>>().err(),
     };
-    Err(reason.map_or_else(|| Fault::new(FaultKind::InvalidRequest), |reason| invalid(&reason)))
+    Err(reason.unwrap_or_else(|| Fault::new(FaultKind::InvalidRequest)))
 }
 
 fn from_v1(request: ServiceRequest<RawObject>) -> Result<Ask, Fault> {
@@ -128,15 +127,14 @@ mod tests {
 
     use super::*;
 
-    fn request(payload: Value) -> Vec<u8> {
+    fn request(payload: Value) -> RequestBody {
         let id = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
         json!({ "request_id": id, "context": { "session_id": id, "agent_id": id,
             "user": { "user_id": "u", "tier": "t", "locale": "en" }, "trace": { "trace_id": id,
             "span_id": id },
             "permissions": [], "created_at": "2026-02-03T10:15:37Z" },
             "payload": { "session_id": id, "payload": payload } })
-        .to_string()
-        .into_bytes()
+        .into()
     }
 
     #[test]
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_the_messages_is_typed_or_refused() {
+    fn members_beside_the_messages_are_typed_or_refused() {
         let ask = from_cap(&request(json!({ "query": "Hi", "temperature": 0.5,
         "state": { "n": 1 },
             "tools": [{ "name": "f", "description": "d" }], "context": [{ "description": "d",
@@ -205,15 +203,10 @@ mod tests {
         let id = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
         let body = json!({ "request_id": id, "context": { "session_id": "sess_abc",
         "user": { "id": "u", "name": "n" } }, "payload": { "query": "Hi" } });
-        let ask = from_cap(body.to_string().as_bytes()).unwrap();
+        let ask = from_cap(&body.into()).unwrap();
         assert_eq!((ask.profile, ask.session.as_str()), (Profile::V2, "sess_abc"));
         let wrong = json!({ "request_id": id, "context": { "session_id": 7, "user": { "id": "u",
         "name": "n" } }, "payload": { "query": "Hi" } });
-        assert!(
-            from_cap(wrong.to_string().as_bytes())
-                .unwrap_err()
-                .message()
-                .starts_with("context.session_id: ")
-        );
+        assert!(from_cap(&wrong.into()).unwrap_err().message().starts_with("context.session_id: "));
     }
 }

@@ -28,8 +28,9 @@ pub(super) async fn response(
         Some(close @ (Close::Reason(_) | Close::Unstated)) => Value::from(close.reason()),
         None => Value::Null,
     };
-    let told = |name: &str| close.get(name).cloned();
-    let (usage_by_member, calls, member) = (told("usage_by_member"), told("calls"), told("member"));
+    let reported = |name: &str| close.get(name).cloned();
+    let (usage_by_member, calls, member) =
+        (reported("usage_by_member"), reported("calls"), reported("member"));
     let output = RunOutput {
         text: collected.transcript.text().to_owned(),
         events: collected.transcript.events().map(|event| event.to_map()).collect(),
@@ -49,7 +50,7 @@ pub(super) async fn response(
 }
 
 /// A struct as the map that the data contract has for it.
-fn object(told: &impl Serialize) -> Map<String, Value> {
-    let value = serde_json::to_value(told).unwrap_or_default();
+fn object(report: &impl Serialize) -> Map<String, Value> {
+    let value = serde_json::to_value(report).unwrap_or_default();
     if let Value::Object(map) = value { map } else { Map::new() }
 }

@@ -26,15 +26,12 @@ pub(super) const POST: Row = Row {
     tag: &Tag::RUNS,
     summary: "Start a run, or attach to it",
     says: "The agent of the path answers, else the one that `context.agent_id` names, else the \
-     default one.\n\n\
-        The first request with a `request_id` starts the run. The same request sent again \
-        attaches to it in whatever state it is, and never starts \
-        a second one; another body under the same key is a conflict. Leaving is not stopping: the \
-        run goes on.\n\n\
-        The answer is a stream of packets, or one object with `Accept: application/json`. In a \
-        stream the fault of a run is an ERROR packet; \
-        in one object it is the answer, so that any code of the catalogue may come, and an \
-        agent's own under 500.",
+     default one.\n\nThe first request with a `request_id` starts the run. The same request sent \
+     again attaches to it in whatever state it is, and never starts a second one. Another body \
+     with the same key is a conflict. A closed connection does not stop the run.\n\nThe answer is \
+     a stream of packets, or one object with `Accept: application/json`. In a stream, the fault of \
+     a run is an ERROR packet. In one object, the fault is the response, so any code of the \
+     catalogue is possible; the agent's own codes have status 500.",
     places: &[&openapi::AGENT],
     query: Some(Params::json_schema),
     headers: &[&openapi::CURSOR, &openapi::ALLOW_RESET],
@@ -43,8 +40,8 @@ pub(super) const POST: Row = Row {
         headers: &[&openapi::STREAM_ID, &openapi::STREAM_TICKET],
         links: LINKS_OF_RUN,
         ..Answer::ok(
-            "The packets of the run, an event each; the `id:` of an event is the cursor after it. \
-             Or all of it in one object.",
+            "The packets of the run, one event each. The `id:` of an event is the cursor after it. \
+             Or the whole run in one object.",
             &[Content::Events(packets), Content::Json(whole_run)],
         )
     }],
@@ -70,10 +67,9 @@ pub(super) const POST: Row = Row {
 
 /// Of CAP.
 const SERVICE_REQUEST: Body = Body {
-    says: "`request_id` is the key under which the run starts at most once. `payload.payload` of \
-     profile v1 holds the turn: \
-        `messages` (the last one of role user; the earlier ones replace what is stored), else \
-        `query`, else `input`.",
+    says: "`request_id` is the key: the run starts at most once for it. `payload.payload` of \
+     profile v1 has the turn: `messages` (the last one of role user; the earlier ones replace the \
+     stored ones), else `query`, else `input`.",
     model: service_request,
     examples: &[("v1", v1), ("v2", v2)],
 };

@@ -30,7 +30,7 @@ impl Offset {
         let number = text.parse().ok().filter(|_| is_one);
         number.map(Self).ok_or_else(|| {
             Fault::new(FaultKind::InvalidRequest)
-                .with_message("offset: expected -1, now, or what Stream-Next-Offset said")
+                .with_message("offset: expected -1, now, or the value of Stream-Next-Offset")
         })
     }
 }

@@ -29,13 +29,11 @@ use crate::query;
 use capstan_engine::lookup;
 use capstan_engine::resume::ResumePoint;
 
-/// How long a long poll waits: less than proxies and clients do.
-const PATIENCE: Duration = Duration::from_secs(25);
+/// How long a long poll waits: less than the timeouts of proxies and clients.
+const LONG_POLL: Duration = Duration::from_secs(25);
 
-const TAG: Tag = Tag {
-    name: "Durable Streams",
-    says: "Any run, for clients of Durable Streams. It only reads.",
-};
+const TAG: Tag =
+    Tag { name: "Durable Streams", says: "Any run, for clients of Durable Streams. Read-only." };
 
 /// The query of a read.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -45,7 +43,7 @@ struct ReadParams {
     /// Wait for items. Without it, the answer has the items that exist.
     live: Option<Live>,
     /// The value of `Stream-Cursor`. It has no effect here.
-    #[expect(dead_code, reason = "for the description: clients send it")]
+    #[expect(dead_code, reason = "for the schema only: clients send it")]
     cursor: Option<String>,
     /// `ai-sdk` for chunks of a UI message in place of packets.
     face: Option<String>,
@@ -64,22 +62,26 @@ enum Live {
 
 const NEXT: Header = Header {
     name: "Stream-Next-Offset",
-    says: "The `offset` to go on with.",
+    says: "The `offset` of the next request.",
     schema: || json!({ "type": "string", "pattern": "^[0-9]{20}$" }),
 };
 const FLAG: fn() -> serde_json::Value = || json!({ "const": "true" });
 const IS_UP_TO_DATE: Header =
-    Header { name: "Stream-Up-To-Date", says: "There is nothing beyond it for now.", schema: FLAG };
-const IS_CLOSED: Header =
-    Header { name: "Stream-Closed", says: "There never will be.", schema: FLAG };
+    Header { name: "Stream-Up-To-Date", says: "No later item exists yet.", schema: FLAG };
+const IS_CLOSED: Header = Header {
+    name: "Stream-Closed",
+    says: "The stream has ended: no later item will \
+        exist.",
+    schema: FLAG,
+};
 const HEADERS: &[&Header] = &[&NEXT, &IS_UP_TO_DATE, &IS_CLOSED];
 
 const ROW: Row = Row {
     tag: &TAG,
     summary: "Read a stream by offsets",
-    says: "Durable Streams, its reading side. Items are the packets as they are in the journal. A \
-     run that failed has an ERROR among them; there is no other sign. \
-        Whoever would create, append or delete is answered 405.",
+    says: "The reading part of Durable Streams. Items are the packets of the journal. A run that \
+     failed has an ERROR among them; there is no other sign. Requests that create, append or \
+     delete get status 405.",
     places: &[&openapi::STREAM],
     query: Some(ReadParams::json_schema),
     answers: &[
@@ -97,7 +99,7 @@ const ROW: Row = Row {
         Answer {
             status: 204,
             headers: HEADERS,
-            ..Answer::ok("Nothing came while it was waited for, or nothing will.", &[])
+            ..Answer::ok("No item came during the wait, or the stream has ended.", &[])
         },
     ],
     faults: &[
@@ -148,7 +150,7 @@ async fn read(
                 ViewRequest { run: &run, point, view: ViewerKind::Get, parts, posted: None };
             post::watch(cx, face, opening).await
         }
-        Some(Live::LongPoll | Live::Any) => batch(cx, &run, after, &shape, Some(PATIENCE)).await,
+        Some(Live::LongPoll | Live::Any) => batch(cx, &run, after, &shape, Some(LONG_POLL)).await,
         None => batch(cx, &run, after, &shape, None).await,
     }
 }
@@ -159,11 +161,11 @@ async fn batch(
     run: &Run,
     after: u64,
     shape: &Shape,
-    patience: Option<Duration>,
+    wait: Option<Duration>,
 ) -> Result<Response, Fault> {
     let mut items = List::after(cx, run, after, shape).await?;
-    let batch = reader::poll(cx, run, after, patience.unwrap_or_default()).await?;
-    let is_empty = batch.frames.is_empty() && patience.is_some();
+    let batch = reader::poll(cx, run, after, wait.unwrap_or_default()).await?;
+    let is_empty = batch.frames.is_empty() && wait.is_some();
     let mut response = match is_empty {
         true => {
             let mut response = Response::new(Body::empty());
@@ -173,7 +175,7 @@ async fn batch(
         false => Response::new(Body::from(items.array(&batch.frames))),
     };
     mark(&mut response, batch.last, batch.is_up_to_date, batch.is_over);
-    if patience.is_some() {
+    if wait.is_some() {
         response.headers_mut().insert(CURSOR, HeaderValue::from(batch.last));
     }
     reader::name_stream(run, &mut response);

@@ -34,7 +34,7 @@ impl DurableWriter {
     fn control(&self, is_closed: bool, out: &mut Vec<u8>) {
         let next = Offset(self.last).to_string();
         let cursor = self.last.to_string();
-        let told = match (is_closed, self.last >= self.tail) {
+        let control = match (is_closed, self.last >= self.tail) {
             (true, _) => {
                 json!({ "streamNextOffset": next, "streamClosed": true, "upToDate": true })
             }
@@ -43,10 +43,10 @@ impl DurableWriter {
             }
             (false, false) => json!({ "streamNextOffset": next, "streamCursor": cursor }),
         };
-        sse::encode_json(None, Some("control"), &told.to_string(), out);
+        sse::encode_json(None, Some("control"), &control.to_string(), out);
     }
 
-    fn tell(&mut self, frames: &Frames) -> BodyStep {
+    fn write_frames(&mut self, frames: &Frames) -> BodyStep {
         let mut out = Vec::new();
         let array = self.items.array(frames);
         sse::encode_json(None, Some("data"), &String::from_utf8_lossy(&array), &mut out);
@@ -74,7 +74,7 @@ impl FaceWriter for DurableWriter {
     }
 
     fn frames<'a>(&'a mut self, _: &'a FaceContext, frames: Frames) -> Emit<'a> {
-        Emit::Now(self.tell(&frames))
+        Emit::Now(self.write_frames(&frames))
     }
 
     fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {

@@ -2,23 +2,29 @@
 //! provider's own events in the native lane; they are put back where they were. For every other run
 //! the events are made here.
 
+mod again;
+mod native;
+
 use std::collections::HashSet;
 
 use capstan_agent::sealed::Sealer;
 use capstan_journal::Run;
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
-    Close, CloseReport, Dialect, ErrorSeverity, Event as CapEvent, EventView, Fault, FaultKind,
-    NATIVE, NativeEvent, Payload, RawJson, StreamError, StreamPacket,
+    Close, CloseReport, ErrorSeverity, Event as CapEvent, EventView, Fault, FaultKind, NATIVE,
+    Payload, StreamError, StreamPacket,
 };
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use self::again::Again;
+use self::native::Native;
 use super::blocks::{Blocks, Kind, Shown};
-use super::event::{Event, Piece, Sink};
+use super::event::{Event, Members, Piece, Sink};
 
 /// Makes the events of one answer.
 pub(super) struct AnswerEvents {
+    stream: Uuid,
     /// The id of a message to which no provider gave one.
     id: String,
     /// Whether the message gets this id although its provider gave one.
@@ -28,12 +34,9 @@ pub(super) struct AnswerEvents {
     offered: HashSet<String>,
     blocks: Blocks,
     has_begun: bool,
-    /// Whether the agent's provider speaks this protocol.
-    is_native: bool,
-    /// The beginning of the next block, as its provider wrote it.
-    template: Option<Value>,
-    /// The provider's end of its message, and its packet.
-    ending: Option<(u64, Value)>,
+    native: Native,
+    /// The text that comes again after a reset, and that the client has.
+    again: Option<Again>,
     /// Calls of tools that the caller does not have. If the agent does not answer them itself, they
     /// are sent at the end.
     held: Vec<HeldCall>,
@@ -41,6 +44,8 @@ pub(super) struct AnswerEvents {
     is_repeating: bool,
     /// The last packet of which something was sent.
     last: u64,
+    /// The last one of them that was neither text nor a thought.
+    last_other: u64,
     sealer: Sealer,
 }
 
@@ -60,6 +65,8 @@ pub(super) enum End {
     /// A later attempt took back thoughts, and nothing else was sent. The client repeats its
     /// request and gets the run without these thoughts.
     Repeat(Fault),
+    /// This packet took back thoughts and text. The text may come again.
+    TakenBack(u64),
     /// The run was stopped.
     Stopped,
 }
@@ -68,20 +75,26 @@ impl AnswerEvents {
     /// Makes the events of a run's answer behind its first blocks, which the client has.
     pub(super) fn new(run: &Run, offered: HashSet<String>, behind: usize, sealer: Sealer) -> Self {
         Self {
+            stream: run.stream_id,
             id: format!("msg_{}", run.stream_id.simple()),
             is_renamed: false,
             model: run.agent.clone(),
             offered,
             blocks: Blocks::behind(behind),
             has_begun: false,
-            is_native: false,
-            template: None,
-            ending: None,
+            native: Native::default(),
+            again: None,
             held: Vec::new(),
             is_repeating: false,
             last: 0,
+            last_other: 0,
             sealer,
         }
+    }
+
+    /// The stream of the run.
+    pub(super) fn stream(&self) -> Uuid {
+        self.stream
     }
 
     /// Gives the message an id of its own. Claude Code joins the blocks of messages with one id, so
@@ -94,25 +107,43 @@ impl AnswerEvents {
     pub(super) fn take(&mut self, packet: StreamPacket, sink: &mut impl Sink) -> Option<End> {
         let seq = packet.seq;
         match packet.payload {
+            Payload::Delta(text) if self.again.is_some() => {
+                return self.say_again(seq, &text, sink);
+            }
             Payload::Delta(text) => self.say(seq, &text, sink),
+            Payload::Event(raw) if self.again.is_some() => {
+                return self.event_again(seq, CapEvent::of(&raw));
+            }
             Payload::Event(raw) => return self.event(seq, CapEvent::of(&raw), sink),
             Payload::Error(error) if error.severity == ErrorSeverity::Fatal => {
                 return Some(self.fail(*error, sink));
             }
             // An attempt may have failed. The next one may repeat it.
-            Payload::Error(_) => self.is_repeating = true,
+            Payload::Error(_) => self.begin_attempt(),
             Payload::Close(close) => return Some(self.close(&close, sink)),
         }
         None
     }
 
+    /// Another attempt begins. It may repeat what the client has.
+    fn begin_attempt(&mut self) {
+        self.is_repeating = true;
+        self.native.begin_attempt();
+    }
+
     /// Notes that something new is sent.
     fn shows(&mut self, seq: u64, sink: &mut impl Sink) {
         (self.last, self.is_repeating) = (seq, false);
-        self.begin(None, sink);
+        self.begin(None, &Members::new(), sink);
     }
 
-    fn begin(&mut self, message: Option<&Value>, sink: &mut impl Sink) {
+    /// Notes that something new is sent that is neither text nor a thought.
+    fn shows_other(&mut self, seq: u64, sink: &mut impl Sink) {
+        self.last_other = seq;
+        self.shows(seq, sink);
+    }
+
+    fn begin(&mut self, message: Option<&Value>, beside: &Members, sink: &mut impl Sink) {
         if self.has_begun {
             return;
         }
@@ -129,7 +160,7 @@ impl AnswerEvents {
                 members.insert("id".into(), self.id.as_str().into());
             }
         }
-        sink.take(Event::MessageStart { message: &start });
+        sink.take(Event::MessageStart { message: &start, beside });
     }
 
     fn say(&mut self, seq: u64, text: &str, sink: &mut impl Sink) {
@@ -137,21 +168,27 @@ impl AnswerEvents {
             return;
         }
         self.shows(seq, sink);
-        self.spend_template(sink);
+        let (own, beside) = self.native.members_of("text_delta");
+        self.spend_native(sink);
+        self.open_text(sink);
+        self.blocks.add(Piece::text(text).with(own), beside, sink);
+    }
+
+    fn open_text(&mut self, sink: &mut impl Sink) {
         if !self.blocks.is_open(&Kind::Text) {
             self.blocks.open(Kind::Text, json!({ "type": "text", "text": "" }), sink);
         }
-        self.blocks.add(Piece::text(text), sink);
     }
 
     fn think(&mut self, seq: u64, thought: &str, sink: &mut impl Sink) {
         self.shows(seq, sink);
         self.sealer.thought(thought);
+        let (own, beside) = self.native.members_of("thinking_delta");
         if !self.blocks.is_open(&Kind::Thinking) {
             let start = self.template_of(|kind| kind == "thinking", sink);
-            self.blocks.open(Kind::Thinking, start.unwrap_or_else(no_thought), sink);
+            self.blocks.open(Kind::Thinking, start.unwrap_or_else(|| no_thought().into()), sink);
         }
-        self.blocks.add(Piece::thinking(thought), sink);
+        self.blocks.add(Piece::thinking(thought).with(own), beside, sink);
     }
 
     fn event(&mut self, seq: u64, event: CapEvent, sink: &mut impl Sink) -> Option<End> {
@@ -162,18 +199,19 @@ impl AnswerEvents {
         match event.view() {
             EventView::Thought(trace) => self.think(seq, &trace.thought, sink),
             EventView::Markdown(block) => {
+                self.last_other = seq;
                 let lead = if self.blocks.shown() == Shown::More { "\n\n" } else { "" };
                 self.say(seq, &format!("{lead}{}\n\n", block.content), sink);
             }
             // The provider's own citations are in the native lane.
-            EventView::Citations(_) if self.is_native => {}
+            EventView::Citations(_) if self.native.is_own => {}
             EventView::Citations(block) => {
                 for item in block.citations {
                     self.cite(seq, &item.title, &String::from(item.uri), sink);
                 }
             }
             EventView::Interrupt(interrupt) => self.ask(seq, &interrupt),
-            EventView::Reset(reset) => return self.reset(reset.after_seq),
+            EventView::Reset(reset) => return self.reset(seq, reset.after_seq),
             EventView::Progress(_) | EventView::Media(_) | EventView::UserError(_) => {}
             EventView::Other => self.tool(seq, &event, sink),
         }
@@ -181,14 +219,12 @@ impl AnswerEvents {
     }
 
     fn cite(&mut self, seq: u64, title: &str, url: &str, sink: &mut impl Sink) {
-        self.shows(seq, sink);
-        if !self.blocks.is_open(&Kind::Text) {
-            self.blocks.open(Kind::Text, json!({ "type": "text", "text": "" }), sink);
-        }
+        self.shows_other(seq, sink);
+        self.open_text(sink);
         let citation = json!({ "type": "web_search_result_location", "url": url, "title": title,
             "cited_text": "", "encrypted_index": "" });
         let delta = json!({ "type": "citations_delta", "citation": citation });
-        self.blocks.add(Piece::Raw(delta), sink);
+        self.blocks.add(Piece::Raw(delta), Members::new(), sink);
     }
 
     /// Makes a question to a person a call, whose result is the answer. A question about a call of
@@ -207,23 +243,25 @@ impl AnswerEvents {
             Some("TOOL_CALL_START") => self.call(seq, id, text("toolCallName"), sink),
             Some("TOOL_CALL_ARGS") => {
                 let piece = text("delta");
-                if self.blocks.add_to_call(id, Piece::json(piece), sink) {
-                    (self.last, self.is_repeating) = (seq, false);
+                let (own, beside) = self.native.members_of("input_json_delta");
+                if self.blocks.add_to_call(id, Piece::json(piece).with(own), beside, sink) {
+                    (self.last, self.last_other, self.is_repeating) = (seq, seq, false);
                 } else if let Some(call) = self.held.iter_mut().rfind(|call| call.id == id) {
                     call.arguments.push_str(piece);
                 }
             }
             Some("TOOL_CALL_END") => {
-                self.blocks.end_call(id, sink);
+                self.spend_members(sink);
+                self.blocks.end_call(id, self.native.stop(), sink);
             }
             Some("TOOL_CALL_RESULT") => {
                 self.held.retain(|call| call.id != id);
                 let template = self.template_of(|kind| kind.ends_with("_tool_result"), sink);
-                if let Some(mut block) = template {
-                    self.shows(seq, sink);
-                    put(&mut block, "content", content_of(text("content")));
-                    self.blocks.open(Kind::Other, block, sink);
-                    self.blocks.end(sink);
+                if let Some(mut start) = template {
+                    self.shows_other(seq, sink);
+                    put(&mut start.block, "content", content_of(text("content")));
+                    self.blocks.open(Kind::Other, start, sink);
+                    self.blocks.end(self.native.stop(), sink);
                 }
             }
             _ => {}
@@ -232,28 +270,34 @@ impl AnswerEvents {
 
     fn call(&mut self, seq: u64, id: &str, name: &str, sink: &mut impl Sink) {
         let template = self.template_of(|kind| kind.ends_with("tool_use"), sink);
-        let is_callers = template.is_some() || self.is_native || self.offered.contains(name);
+        let is_callers = template.is_some() || self.native.is_own || self.offered.contains(name);
         if !is_callers {
             let (id, name) = (id.to_owned(), name.to_owned());
             self.held.push(HeldCall { seq, id, name, arguments: String::new() });
             return;
         }
-        self.shows(seq, sink);
-        let mut block = template.unwrap_or_else(|| json!({ "type": "tool_use", "name": name }));
-        put(&mut block, "id", id.into());
-        put(&mut block, "input", json!({}));
-        self.blocks.open(Kind::Call(id.to_owned()), block, sink);
+        self.shows_other(seq, sink);
+        let made = || json!({ "type": "tool_use", "name": name }).into();
+        let mut start = template.unwrap_or_else(made);
+        put(&mut start.block, "id", id.into());
+        put(&mut start.block, "input", json!({}));
+        self.blocks.open(Kind::Call(id.to_owned()), start, sink);
     }
 
     /// Ends the answer if a later attempt takes back what was sent.
-    fn reset(&mut self, after: u64) -> Option<End> {
+    fn reset(&mut self, seq: u64, after: u64) -> Option<End> {
         self.held.retain(|call| call.seq <= after);
-        self.ending = self.ending.take().filter(|(seq, _)| *seq <= after);
+        self.native.reset(after);
+        let diverged = || Fault::new(FaultKind::AttemptDiverged);
         match self.blocks.shown() {
+            _ if self.again.is_some() => Some(End::TakenBack(seq)),
             _ if self.last <= after => None,
             Shown::Nothing => None,
-            Shown::Thinking => Some(End::Repeat(Fault::new(FaultKind::AttemptDiverged))),
-            Shown::More => Some(End::Failed(Fault::new(FaultKind::AttemptDiverged))),
+            Shown::Thinking => Some(End::Repeat(diverged())),
+            Shown::More if self.last_other <= after && self.blocks.is_open(&Kind::Text) => {
+                Some(End::TakenBack(seq))
+            }
+            Shown::More => Some(End::Failed(diverged())),
         }
     }
 
@@ -271,13 +315,16 @@ impl AnswerEvents {
         if reason == Close::CANCELLED {
             return End::Stopped;
         }
+        if self.again.is_some() {
+            return End::Failed(Fault::new(FaultKind::AttemptDiverged));
+        }
         for call in std::mem::take(&mut self.held) {
             self.shows(call.seq, sink);
             let block =
                 json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": {} });
             self.blocks.open(Kind::Call(call.id), block, sink);
-            self.blocks.add(Piece::json(&call.arguments), sink);
-            self.blocks.end(sink);
+            self.blocks.add(Piece::json(&call.arguments), Members::new(), sink);
+            self.blocks.end(Members::new(), sink);
         }
         let stop_reason = match reason.as_str() {
             "length" => "max_tokens",
@@ -295,167 +342,17 @@ impl AnswerEvents {
     }
 
     fn finish(&mut self, reason: &str, counts: Option<&Map<String, Value>>, sink: &mut impl Sink) {
-        self.begin(None, sink);
-        self.spend_template(sink);
+        self.begin(None, &Members::new(), sink);
+        self.spend_native(sink);
         self.blocks.end_all(sink);
         let made = || {
             json!({ "type": "message_delta",
                 "delta": { "stop_reason": reason, "stop_sequence": null },
                 "usage": usage(counts) })
         };
-        let ending = self.ending.take().map_or_else(made, |(_, ending)| ending);
+        let ending = self.native.ending().unwrap_or_else(made);
         sink.take(Event::Raw(&ending));
-        sink.take(Event::MessageStop);
-    }
-}
-
-/// The native lane.
-impl AnswerEvents {
-    fn native(&mut self, seq: u64, data: Value, sink: &mut impl Sink) {
-        let Ok(native) = serde_json::from_value::<NativeEvent>(data) else { return };
-        let is_own = native.origin.dialect == Dialect::AnthropicMessages;
-        self.is_native |= is_own;
-        if native.part.is_some() && self.sealer.seals(&native.origin) {
-            self.sealed(seq, native, sink);
-        } else if let Some(part) = native.part.filter(|_| is_own) {
-            self.part(seq, &part.to_value(), sink);
-        } else if let Some(event) = native.event.filter(|_| is_own) {
-            self.native_event(seq, &event.to_value(), sink);
-        }
-    }
-
-    /// A part that another agent could get in the next turn. The thoughts that are being shown are
-    /// its text; one without any becomes a block that nobody reads.
-    fn sealed(&mut self, seq: u64, native: NativeEvent, sink: &mut impl Sink) {
-        let is_thinking = match native.origin.dialect {
-            Dialect::AnthropicMessages => {
-                let part = native.part.as_ref().map(RawJson::to_value);
-                part.is_some_and(|part| type_of(&part) == "thinking")
-            }
-            Dialect::OpenaiChat | Dialect::OpenaiResponses => self.blocks.is_open(&Kind::Thinking),
-        };
-        let Some(sealed) = self.sealer.seal(native) else { return };
-        let part = match is_thinking {
-            true => json!({ "type": "thinking", "signature": sealed }),
-            false => json!({ "type": "redacted_thinking", "data": sealed }),
-        };
-        self.part(seq, &part, sink);
-    }
-
-    fn native_event(&mut self, seq: u64, event: &Value, sink: &mut impl Sink) {
-        let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
-        match kind {
-            // A later attempt is a new message for the provider, but not for the client.
-            "message_start" if self.has_begun => self.is_repeating = true,
-            "message_start" => self.begin(event.get("message"), sink),
-            "message_delta" => self.ending = Some((seq, event.clone())),
-            "content_block_start" => {
-                if let Some(block) = event.get("content_block") {
-                    self.native_block(seq, block, sink);
-                }
-            }
-            "content_block_delta" => {
-                let delta = event.get("delta").cloned().unwrap_or_default();
-                // Progress of a hidden thought. Attempts are not compared by it.
-                if type_of(&delta) == "thinking_delta" {
-                    if self.blocks.is_open(&Kind::Thinking) {
-                        self.blocks.add(Piece::Raw(delta), sink);
-                    }
-                    return;
-                }
-                self.spend_template(sink);
-                if self.blocks.add(Piece::Raw(delta), sink) {
-                    (self.last, self.is_repeating) = (seq, false);
-                }
-            }
-            "content_block_stop" => {
-                self.spend_template(sink);
-                self.blocks.end(sink);
-            }
-            // The face makes its own ends and heartbeats.
-            "message_stop" | "ping" | "error" => {}
-            _ => {
-                self.shows(seq, sink);
-                sink.take(Event::Raw(event));
-            }
-        }
-    }
-
-    /// Keeps the beginning of a block whose content comes as CAP events. Only those are sent once
-    /// over all attempts.
-    fn native_block(&mut self, seq: u64, block: &Value, sink: &mut impl Sink) {
-        self.spend_template(sink);
-        let kind = type_of(block);
-        // A thought may stay hidden for minutes, so the client sees its beginning at once.
-        if kind == "thinking" && !self.is_repeating {
-            self.shows(seq, sink);
-            let mut start = block.clone();
-            put(&mut start, "thinking", "".into());
-            put(&mut start, "signature", "".into());
-            return self.blocks.open(Kind::Thinking, start, sink);
-        }
-        let waits = kind == "thinking"
-            || kind.ends_with("tool_use")
-            || kind.ends_with("_tool_result") && block.get("content").is_none();
-        if waits {
-            self.template = Some(block.clone());
-            return;
-        }
-        self.shows(seq, sink);
-        let own = if kind == "text" { Kind::Text } else { Kind::Other };
-        self.blocks.open(own, block.clone(), sink);
-    }
-
-    /// Ends a thinking block with its signature. Its text, if any, came before.
-    fn part(&mut self, seq: u64, part: &Value, sink: &mut impl Sink) {
-        let is_open = self.blocks.is_open(&Kind::Thinking);
-        // A later attempt has another signature for the same thought. The client has the first.
-        if self.is_repeating && !is_open && !self.blocks.is_empty() {
-            return;
-        }
-        let is_repeating = self.is_repeating;
-        self.shows(seq, sink);
-        // The attempt may repeat more behind it.
-        self.is_repeating = is_repeating;
-        if type_of(part) != "thinking" {
-            self.spend_template(sink);
-            self.blocks.open(Kind::Other, part.clone(), sink);
-            self.blocks.end(sink);
-            return;
-        }
-        if !is_open {
-            let template = self.template_of(|kind| kind == "thinking", sink);
-            let mut start = template.unwrap_or_else(|| part.clone());
-            put(&mut start, "thinking", "".into());
-            put(&mut start, "signature", "".into());
-            self.blocks.open(Kind::Thinking, start, sink);
-        }
-        if let Some(signature) = part.get("signature").and_then(Value::as_str) {
-            self.blocks.add(Piece::signature(signature), sink);
-        }
-        self.blocks.end(sink);
-    }
-
-    /// Takes the template if it is of this kind. A template of another kind is a block of its own.
-    fn template_of(
-        &mut self,
-        is_wanted: impl Fn(&str) -> bool,
-        sink: &mut impl Sink,
-    ) -> Option<Value> {
-        if self.template.as_ref().is_some_and(|block| is_wanted(type_of(block))) {
-            return self.template.take();
-        }
-        self.spend_template(sink);
-        None
-    }
-
-    /// Sends the template as a complete block, because no content followed it.
-    fn spend_template(&mut self, sink: &mut impl Sink) {
-        if let Some(block) = self.template.take() {
-            self.begin(None, sink);
-            self.blocks.open(Kind::Other, block, sink);
-            self.blocks.end(sink);
-        }
+        sink.take(Event::MessageStop { beside: &self.native.message_stop() });
     }
 }
 

@@ -11,14 +11,14 @@ use capstan_engine::faults::journal_fault;
 /// Returns when the answer has begun, or after one heartbeat interval. Fails if the run fails
 /// before.
 pub(super) async fn wait(cx: &FaceContext, run: &Run) -> Result<(), Fault> {
-    let mut reader = cx.engine.journal.reader_of(run, 0);
-    let heartbeat = tokio::time::sleep(cx.engine.settings.timeouts.heartbeat);
+    let mut reader = cx.engine.reader_of(run, 0);
+    let heartbeat = tokio::time::sleep(cx.engine.settings().timeouts.heartbeat);
     tokio::pin!(heartbeat);
     loop {
         let step = tokio::select! {
             step = reader.next() => step.map_err(journal_fault)?,
             () = &mut heartbeat => return Ok(()),
-            () = cx.engine.ended.cancelled() => return Ok(()),
+            () = cx.engine.until_ended() => return Ok(()),
         };
         match step {
             Step::Frames(frames) => {
@@ -38,7 +38,7 @@ pub(super) async fn wait(cx: &FaceContext, run: &Run) -> Result<(), Fault> {
 fn start_in(frames: &Frames) -> Option<Result<(), Fault>> {
     frames.iter().filter_map(sse::decode_packet).find_map(|packet| match packet.payload {
         Payload::Delta(text) => (!text.is_empty()).then_some(Ok(())),
-        // `message_start` has nothing of the answer.
+        // `message_start` and `ping` have nothing of the answer.
         Payload::Event(raw) => (!is_head(&Event::of(&raw))).then_some(Ok(())),
         Payload::Error(error) if error.severity == ErrorSeverity::Fatal => {
             let fault = Fault::from(*error);
@@ -51,5 +51,6 @@ fn start_in(frames: &Frames) -> Option<Result<(), Fault>> {
 
 fn is_head(event: &Event) -> bool {
     let kind = event.data.pointer("/event/type");
-    event.kind.as_deref() == Some(NATIVE) && kind.is_some_and(|kind| kind == "message_start")
+    event.kind.as_deref() == Some(NATIVE)
+        && kind.is_some_and(|kind| kind == "message_start" || kind == "ping")
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use serde_json::Value;
 
-use super::event::{Event, Piece, Sink};
+use super::event::{Event, Members, Piece, Sink};
 
 /// The content of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,11 +20,27 @@ pub(super) enum Kind {
 #[derive(Debug)]
 struct Block {
     kind: Kind,
-    start: Value,
-    /// The pieces that wait to be sent.
-    pieces: Vec<Piece<'static>>,
+    start: Start,
+    /// The pieces that wait to be sent, each with the members beside it.
+    pieces: Vec<(Piece<'static>, Members)>,
+    /// The members of its end.
+    stop: Members,
     has_begun: bool,
     is_done: bool,
+}
+
+/// The beginning of a block.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Start {
+    pub(super) block: Value,
+    /// The members beside the block.
+    pub(super) beside: Members,
+}
+
+impl From<Value> for Start {
+    fn from(block: Value) -> Self {
+        Self { block, beside: Members::new() }
+    }
 }
 
 /// The part of an answer that the client has seen.
@@ -74,72 +90,90 @@ impl Blocks {
         self.has_calls
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.over == 0 && self.queue.is_empty()
+    /// How many blocks have begun.
+    pub(super) fn count(&self) -> usize {
+        self.over + self.queue.len()
+    }
+
+    /// The last block, if it goes on.
+    pub(super) fn open_kind(&self) -> Option<&Kind> {
+        self.queue.back().filter(|block| !block.is_done).map(|block| &block.kind)
     }
 
     /// Whether the last block is of this kind and goes on.
     pub(super) fn is_open(&self, kind: &Kind) -> bool {
-        self.queue.back().is_some_and(|block| block.kind == *kind && !block.is_done)
+        self.open_kind() == Some(kind)
     }
 
     /// Begins a block. It ends all earlier ones except calls, which have ends of their own.
-    pub(super) fn open(&mut self, kind: Kind, start: Value, sink: &mut impl Sink) {
+    pub(super) fn open(&mut self, kind: Kind, start: impl Into<Start>, sink: &mut impl Sink) {
+        let start = start.into();
         for block in self.queue.iter_mut().filter(|block| !matches!(block.kind, Kind::Call(_))) {
             block.is_done = true;
         }
-        self.has_calls |= start.get("type").is_some_and(|kind| kind == "tool_use");
-        let (pieces, has_begun, is_done) = (Vec::new(), false, false);
-        self.queue.push_back(Block { kind, start, pieces, has_begun, is_done });
+        self.has_calls |= start.block.get("type").is_some_and(|kind| kind == "tool_use");
+        let (pieces, stop, has_begun, is_done) = (Vec::new(), Members::new(), false, false);
+        self.queue.push_back(Block { kind, start, pieces, stop, has_begun, is_done });
         self.send(sink);
     }
 
     /// Adds to the last block. False if no block is open.
-    pub(super) fn add(&mut self, piece: Piece<'_>, sink: &mut impl Sink) -> bool {
+    pub(super) fn add(&mut self, piece: Piece<'_>, beside: Members, sink: &mut impl Sink) -> bool {
         let last = self.queue.len().checked_sub(1);
-        last.is_some_and(|at| self.add_at(at, piece, sink))
+        last.is_some_and(|at| self.add_at(at, piece, beside, sink))
     }
 
     /// Adds to a call. False if this call is not open.
-    pub(super) fn add_to_call(&mut self, id: &str, piece: Piece<'_>, sink: &mut impl Sink) -> bool {
-        self.call(id).is_some_and(|at| self.add_at(at, piece, sink))
+    pub(super) fn add_to_call(
+        &mut self,
+        id: &str,
+        piece: Piece<'_>,
+        beside: Members,
+        sink: &mut impl Sink,
+    ) -> bool {
+        self.call(id).is_some_and(|at| self.add_at(at, piece, beside, sink))
     }
 
     fn call(&self, id: &str) -> Option<usize> {
         self.queue.iter().rposition(|block| matches!(&block.kind, Kind::Call(own) if own == id))
     }
 
-    fn add_at(&mut self, at: usize, piece: Piece<'_>, sink: &mut impl Sink) -> bool {
+    fn add_at(
+        &mut self,
+        at: usize,
+        piece: Piece<'_>,
+        beside: Members,
+        sink: &mut impl Sink,
+    ) -> bool {
         let index = self.index();
         let Some(block) = self.queue.get_mut(at).filter(|block| !block.is_done) else {
             return false;
         };
         match index {
             Some(index) if at == 0 => {
-                sink.take(Event::ContentBlockDelta { index, delta: &piece });
+                sink.take(Event::ContentBlockDelta { index, delta: &piece, beside: &beside });
             }
             None if at == 0 => {}
-            _ => block.pieces.push(piece.into_owned()),
+            _ => block.pieces.push((piece.into_owned(), beside)),
         }
         true
     }
 
-    /// Ends the last block.
-    pub(super) fn end(&mut self, sink: &mut impl Sink) {
+    /// Ends the last block, with these members of its end.
+    pub(super) fn end(&mut self, stop: Members, sink: &mut impl Sink) {
         if let Some(block) = self.queue.back_mut() {
-            block.is_done = true;
+            (block.is_done, block.stop) = (true, stop);
         }
         self.send(sink);
     }
 
-    /// Ends a call. False if there is no such call.
-    pub(super) fn end_call(&mut self, id: &str, sink: &mut impl Sink) -> bool {
+    /// Ends a call.
+    pub(super) fn end_call(&mut self, id: &str, stop: Members, sink: &mut impl Sink) {
         let at = self.call(id);
         if let Some(block) = at.and_then(|at| self.queue.get_mut(at)) {
-            block.is_done = true;
+            (block.is_done, block.stop) = (true, stop);
         }
         self.send(sink);
-        at.is_some()
     }
 
     /// Ends all.
@@ -171,19 +205,20 @@ impl Block {
     fn send(&mut self, index: usize, sink: &mut impl Sink) -> Shown {
         if !self.has_begun {
             self.has_begun = true;
-            sink.take(Event::ContentBlockStart { index, content_block: &self.start });
+            let Start { block: content_block, beside } = &self.start;
+            sink.take(Event::ContentBlockStart { index, content_block, beside });
         }
-        for delta in self.pieces.drain(..) {
-            sink.take(Event::ContentBlockDelta { index, delta: &delta });
+        for (delta, beside) in self.pieces.drain(..) {
+            sink.take(Event::ContentBlockDelta { index, delta: &delta, beside: &beside });
         }
         if self.is_done {
-            sink.take(Event::ContentBlockStop { index });
+            sink.take(Event::ContentBlockStop { index, beside: &self.stop });
         }
         if self.is_thinking() { Shown::Thinking } else { Shown::More }
     }
 
     fn is_thinking(&self) -> bool {
-        is_thought(&self.start)
+        is_thought(&self.start.block)
     }
 }
 

@@ -78,7 +78,11 @@ impl Message {
             Piece::Thinking { thinking } => append(block, "thinking", thinking),
             Piece::Signature { signature } => append(block, "signature", signature),
             Piece::Json { partial_json } => self.arguments.push_str(partial_json),
-            Piece::Raw(delta) => add_raw(block, delta),
+            Piece::Raw(delta) => {
+                let piece = delta.get("partial_json").and_then(Value::as_str);
+                self.arguments.push_str(piece.unwrap_or_default());
+                add_raw(block, delta);
+            }
         }
     }
 
@@ -117,8 +121,9 @@ impl Message {
 impl Sink for Message {
     fn take(&mut self, event: Event<'_>) {
         match event {
-            Event::MessageStart { message } => {
-                self.head = message.as_object().cloned().unwrap_or_default();
+            Event::MessageStart { message, beside } => {
+                self.head = beside.clone();
+                self.head.extend(message.as_object().cloned().unwrap_or_default());
             }
             Event::ContentBlockStart { content_block, .. } => {
                 self.content.push(content_block.clone());
@@ -128,7 +133,12 @@ impl Sink for Message {
             Event::Raw(event) if event.get("type").is_some_and(|kind| kind == "message_delta") => {
                 self.merge(event);
             }
-            Event::Raw(_) | Event::MessageStop => {}
+            Event::MessageStop { beside } => {
+                for (name, value) in beside {
+                    self.head.entry(name).or_insert_with(|| value.clone());
+                }
+            }
+            Event::Raw(_) => {}
         }
     }
 }
@@ -154,7 +164,7 @@ fn add_raw(block: &mut Map<String, Value>, delta: &Value) {
         return;
     }
     // The estimate of a thought's tokens is not part of the thought.
-    let is_piece = |name: &str| !matches!(name, "type" | "estimated_tokens");
+    let is_piece = |name: &str| !matches!(name, "type" | "estimated_tokens" | "partial_json");
     for (name, value) in delta.as_object().into_iter().flatten().filter(|(name, _)| is_piece(name))
     {
         if let Value::String(text) = value {

@@ -206,29 +206,34 @@ impl Block {
         reader: Reader,
     ) -> Result<Option<Part>, DecodeError> {
         let missing = |member: &str| DecodeError::value(format!("{place}.{member}"), "is missing");
+        let filename = self.title.filter(|title| !title.is_empty());
         let raw = self.source.ok_or_else(|| missing("source"))?;
         let Source { kind, media_type: mime_type, data, url, file_id, content } =
             raw.decode().map_err(|error| error.inside(&format!("{place}.source")))?;
         Ok(Some(match kind.as_str() {
             "base64" => {
                 let content = data.ok_or_else(|| missing("source.data"))?;
-                Part::Blob { content, modality, mime_type }
+                Part::Blob { content, modality, mime_type, filename }
             }
             "url" => {
                 let uri = url.ok_or_else(|| missing("source.url"))?;
-                Part::Uri { uri, modality, mime_type }
+                Part::Uri { uri, modality, mime_type, filename }
             }
             "file" => {
                 let file_id = file_id.ok_or_else(|| missing("source.file_id"))?;
-                Part::File { file_id, modality, mime_type }
+                Part::File { file_id, modality, mime_type, filename }
             }
-            "text" => Part::Text { content: data.ok_or_else(|| missing("source.data"))? },
-            "content" => {
-                Part::Text { content: text_of(content, &format!("{place}.source.content"))? }
-            }
+            "text" => titled(filename, data.ok_or_else(|| missing("source.data"))?),
+            "content" => titled(filename, text_of(content, &format!("{place}.source.content"))?),
             kind => return unknown(&format!("{place}.source.type"), kind, reader),
         }))
     }
+}
+
+/// The text of a document, below its title.
+fn titled(title: Option<String>, text: String) -> Part {
+    let content = title.map_or_else(|| text.clone(), |title| format!("{title}\n{text}"));
+    Part::Text { content }
 }
 
 /// Whether a block is an encrypted thought, or work of Anthropic's own servers. Only they can read

@@ -31,7 +31,7 @@ struct Counted {
 pub(super) const COUNT: Row = Row {
     tag: &TAG,
     summary: "Count tokens",
-    says: "How many tokens a message would have. The provider of an `anthropic` agent counts. For \
+    says: "The number of tokens of a message. The provider of an `anthropic` agent counts. For \
      other agents this is an estimate: a token for four bytes of text, 1600 for a picture.",
     body: Some(&REQUEST),
     answers: &[Answer::ok("The count.", &[Content::Json(model::<Counted>)])],
@@ -66,9 +66,9 @@ async fn counted(
     parts: &Parts,
     posted: &Posted,
 ) -> Result<u64, Fault> {
-    let _begun = cx.engine.limiter.cpu_offload.begin(&caller.tenant, posted.body.len()).await;
+    let _begun = cx.engine.cpu_offload().begin(&caller.tenant, posted.body.size()).await;
     let body = request::with_head(&posted.body, &parts.headers);
-    let mut ask = cpu_offload::run(body.len(), || request::from_body(&body))?;
+    let mut ask = cpu_offload::run(body.size(), || request::from_body(&body))?;
     face.complete(cx, &caller.tenant, parts, &mut ask).await?;
     count_tokens::count(cx, &ask, &body, &["system", "messages", "tools"]).await
 }

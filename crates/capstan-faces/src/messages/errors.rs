@@ -267,7 +267,7 @@ pub(super) fn response(cx: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>
         && is_stranger
         && !fault.details().contains_key(LACKS);
     let kind = if is_unknown_key { FaultKind::TenantRequired } else { fault.kind() };
-    let mut body = ErrorBody::with_kind(fault, kind, cx.engine.settings.exposure);
+    let mut body = ErrorBody::with_kind(fault, kind, cx.engine.settings().exposure);
     let id = asker.parts().and_then(|parts| parts.extensions.get::<RequestId>());
     body.request_id = id.map(|RequestId(id)| id.clone());
     let status = StatusCode::from_u16(wire_error(fault, kind).status)
@@ -284,7 +284,7 @@ pub(super) fn response(cx: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>
     if let Some(seconds) = fault.retry_after() {
         // The client waits that long, and the run that it repeats must still exist then.
         if let Some(caller) = asker.parts().and_then(|parts| parts.extensions.get::<Caller>()) {
-            cx.engine.readers.expect(&cx.engine, &caller.tenant, Duration::from_secs(seconds));
+            cx.engine.expect_client(&caller.tenant, Duration::from_secs(seconds));
         }
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -312,7 +312,7 @@ pub(super) fn stopped() -> Response {
 
 pub(super) const SHOULD_RETRY: Header = Header {
     name: "x-should-retry",
-    says: "Whether a new request may succeed; the SDKs believe it more than the status.",
+    says: "Whether a new request may succeed. The SDKs give it precedence over the status.",
     schema: || serde_json::json!({ "enum": ["true", "false"] }),
 };
 

@@ -4,7 +4,10 @@ use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+/// Members that only the provider knows.
+pub(super) type Members = Map<String, Value>;
 
 /// Takes the events of an answer, in order.
 pub(super) trait Sink {
@@ -17,19 +20,30 @@ pub(super) trait Sink {
 pub(super) enum Event<'a> {
     MessageStart {
         message: &'a Value,
+        #[serde(flatten)]
+        beside: &'a Members,
     },
     ContentBlockStart {
         index: usize,
         content_block: &'a Value,
+        #[serde(flatten)]
+        beside: &'a Members,
     },
     ContentBlockDelta {
         index: usize,
         delta: &'a Piece<'a>,
+        #[serde(flatten)]
+        beside: &'a Members,
     },
     ContentBlockStop {
         index: usize,
+        #[serde(flatten)]
+        beside: &'a Members,
     },
-    MessageStop,
+    MessageStop {
+        #[serde(flatten)]
+        beside: &'a Members,
+    },
     /// An event as its provider wrote it: the `message_delta` of an answer, or an unknown event.
     #[serde(untagged)]
     Raw(&'a Value),
@@ -68,6 +82,18 @@ impl<'a> Piece<'a> {
         Self::Json { partial_json: piece.into() }
     }
 
+    /// The same piece with members that only the provider knows.
+    pub(super) fn with(self, members: Members) -> Self {
+        if members.is_empty() {
+            return self;
+        }
+        let mut piece = serde_json::to_value(&self).unwrap_or_default();
+        if let Some(known) = piece.as_object_mut() {
+            known.extend(members);
+        }
+        Self::Raw(piece)
+    }
+
     pub(super) fn into_owned(self) -> Piece<'static> {
         let own = |text: Cow<'a, str>| Cow::Owned(text.into_owned());
         match self {
@@ -88,7 +114,7 @@ impl Event<'_> {
             Self::ContentBlockStart { .. } => "content_block_start",
             Self::ContentBlockDelta { .. } => "content_block_delta",
             Self::ContentBlockStop { .. } => "content_block_stop",
-            Self::MessageStop => "message_stop",
+            Self::MessageStop { .. } => "message_stop",
             Self::Raw(event) => event.get("type").and_then(Value::as_str).unwrap_or("message"),
         }
     }

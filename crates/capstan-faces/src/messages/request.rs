@@ -3,19 +3,16 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use capstan_protocol::{
-    ChatMessage, DecodeError, Dialect, Fault, Parameters, RawJson, RawObject, decode,
-};
+use capstan_protocol::{ChatMessage, DecodeError, Dialect, Fault, Parameters, RawJson, RawObject};
 use http::HeaderMap;
-use http::request::Parts;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use super::content::{Contents, Message, Reader, text_of};
 use super::parameters::{Format, OutputConfig};
 use super::tools::{Choice, ToolSpec, tools};
-use capstan_engine::ask::{Ask, Extras, invalid};
+use crate::head_members::items;
+use capstan_engine::ask::{Ask, Extras, RequestBody, Wants, invalid};
 use capstan_engine::interrupts;
 
 #[derive(Deserialize)]
@@ -33,33 +30,13 @@ struct Body {
     output_format: Option<Format>,
     mcp_servers: Option<RawJson>,
     container: Option<RawJson>,
-}
-
-/// Whether the answer is a stream. It is stored in the extensions of the request's head.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-pub(super) struct Wants {
     stream: Option<bool>,
 }
 
-impl Wants {
-    pub(super) fn of(parts: &Parts) -> Self {
-        parts.extensions.get().copied().unwrap_or_default()
-    }
-
-    pub(super) fn read(body: &[u8]) -> Result<Self, Fault> {
-        decode::from_slice(body).map_err(|error| invalid(&error))
-    }
-
-    pub(super) fn is_stream(self) -> bool {
-        self.stream == Some(true)
-    }
-}
-
 /// Decodes a request.
-pub(super) fn from_body(body: &[u8]) -> Result<Ask, Fault> {
-    let payload: RawObject = decode::from_slice(body).map_err(|error| invalid(&error))?;
-    let request: Body = decode::from_slice(body).map_err(|error| invalid(&error))?;
-    request.into_ask(payload, Reader::Any).map_err(|error| invalid(&error))
+pub(super) fn from_body(body: &RequestBody) -> Result<Ask, Fault> {
+    let request: Body = body.decode()?;
+    request.into_ask(body.object()?, Reader::Any).map_err(|error| invalid(&error))
 }
 
 /// Refuses a request that cannot be translated for an agent of another protocol.
@@ -115,9 +92,11 @@ impl Body {
             ..Extras::default()
         };
         let agent = self.model.filter(|model| !model.is_empty());
+        let wants = Wants { stream: self.stream == Some(true), ..Wants::default() };
         Ok(Ask {
             is_whole: true,
             agent,
+            wants,
             extras,
             ..Ask::new(String::new(), String::new(), messages)
         })
@@ -137,21 +116,16 @@ fn only_anthropic(place: &str, value: Option<&RawJson>) -> Result<(), DecodeErro
 /// Copies headers that the provider needs into the body, under the names that other hosts of the
 /// protocol use. The headers of a request are not stored with its run, and an attempt after a crash
 /// must send the same.
-pub(super) fn with_head(body: &Bytes, headers: &HeaderMap) -> Bytes {
+pub(super) fn with_head(body: &RequestBody, headers: &HeaderMap) -> RequestBody {
     let mut members = Map::new();
-    let lines = |name: &str| {
-        let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
-        let items = values.flat_map(|value| value.split(',')).map(str::trim);
-        items.filter(|item| !item.is_empty()).map(str::to_owned).collect::<Vec<_>>()
-    };
-    if let Some(version) = lines("anthropic-version").into_iter().next() {
+    if let Some(version) = items(headers, "anthropic-version").into_iter().next() {
         members.insert(VERSION.into(), version.into());
     }
-    let betas = lines("anthropic-beta");
+    let betas = items(headers, "anthropic-beta");
     if !betas.is_empty() {
         members.insert(BETA.into(), json!(betas));
     }
-    spliced(body, members).unwrap_or_else(|| body.clone())
+    body.with_members(members)
 }
 
 /// The member for `anthropic-version`.
@@ -159,47 +133,20 @@ const VERSION: &str = "anthropic_version";
 /// The member for `anthropic-beta`, a list.
 const BETA: &str = "anthropic_beta";
 
-/// Puts members before an object's own. Of equal names the object's own count.
-fn spliced(body: &Bytes, members: Map<String, Value>) -> Option<Bytes> {
-    let rest = body.trim_ascii_start().strip_prefix(b"{")?;
-    if members.is_empty() || !rest.trim_ascii_start().starts_with(b"\"") {
-        return None;
-    }
-    let head = Value::Object(members).to_string();
-    let head = head.strip_suffix('}')?.as_bytes();
-    Some([head, b",", rest].concat().into())
-}
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
 
-/// The meaning of a body: without the members that a client changes when it repeats a request.
-/// These are marks of caches, `stream`, `max_tokens`, texts as lists, and blanks at the end of
-/// texts.
-pub(super) fn meaning(body: &Value) -> Option<Map<String, Value>> {
-    let mut members = body.as_object()?.clone();
-    for name in ["stream", "max_tokens", "cache_control"] {
-        members.remove(name);
-    }
-    for name in ["system", "tools"] {
-        members.get_mut(name).into_iter().for_each(plain);
-    }
-    let messages = members.get_mut("messages").and_then(Value::as_array_mut);
-    for content in messages.into_iter().flatten().filter_map(|message| message.get_mut("content")) {
-        plain(content);
-    }
-    Some(members)
-}
+    use super::*;
 
-/// Removes marks of caches, and blanks at the end of texts, from a list of blocks or tools.
-fn plain(list: &mut Value) {
-    if let Value::String(text) = list {
-        *list = json!([{ "type": "text", "text": text }]);
-    }
-    for block in list.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
-        block.remove("cache_control");
-        if let Some(Value::String(text)) = block.get_mut("text") {
-            text.truncate(text.trim_end().len());
-        }
-        if block.get("type").is_some_and(|kind| kind == "tool_result") {
-            block.get_mut("content").into_iter().for_each(plain);
-        }
+    #[test]
+    fn the_body_says_how_its_client_wants_the_answer() {
+        let ask = |stream: Value| {
+            let messages = json!([{ "role": "user", "content": "Hi" }]);
+            from_body(&json!({ "messages": messages, "stream": stream }).into())
+        };
+        assert!(ask(json!(true)).unwrap().wants.stream);
+        assert!(ask(json!(null)).unwrap().wants.is_collected());
+        assert_eq!(ask(json!("yes")).unwrap_err().details()["path"], "stream");
     }
 }

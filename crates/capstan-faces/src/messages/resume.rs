@@ -3,9 +3,11 @@
 //! calls among them. Where the run has gone on below the client, its own blocks are the answer to
 //! that, and no second answer has to be paid for.
 
+use std::ops::RangeInclusive;
+
 use bytes::Bytes;
 use http::request::Parts;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::answer_events::AnswerEvents;
 use super::blocks::is_thought;
@@ -16,6 +18,8 @@ use crate::face::FaceContext;
 use crate::face::reader;
 use crate::face::repeats::{self, ReaderGuardSlot};
 use crate::identity::caller::Caller;
+use capstan_engine::ask::RequestBody;
+use capstan_engine::cpu_offload;
 use capstan_journal::Run;
 
 /// How Claude Code asks for the rest.
@@ -25,7 +29,7 @@ const ANEW: &str = "Your response above was cut off mid-stream and only your nex
 
 /// A request for the rest of an answer, as the request for all of it.
 pub(super) struct Resumed {
-    pub(super) body: Bytes,
+    pub(super) body: RequestBody,
     pub(super) hash: [u8; 32],
     pub(super) place: Place,
 }
@@ -37,6 +41,36 @@ pub(super) struct Place {
     pub(super) key: String,
     /// So many blocks the client has.
     pub(super) blocks: usize,
+}
+
+/// A request of a client that names its session, without the messages behind a cut.
+pub(super) struct Question<'a> {
+    asker: &'a str,
+    members: Map<String, Value>,
+    /// The size of the request.
+    size: usize,
+}
+
+impl<'a> Question<'a> {
+    /// Reads a request; `None` if it is no object.
+    pub(super) fn read(asker: &'a str, body: &RequestBody) -> Option<Self> {
+        let members =
+            cpu_offload::run(body.size(), || serde_json::from_slice(body.bytes())).ok()?;
+        Some(Self { asker, members, size: body.size() })
+    }
+
+    pub(super) fn hash(&self) -> [u8; 32] {
+        cpu_offload::run(self.size, || repeat_hash::of_members(self.asker, &self.members))
+    }
+
+    fn messages(&self) -> Option<&Vec<Value>> {
+        self.members.get("messages")?.as_array()
+    }
+
+    fn to_body(&self) -> RequestBody {
+        let write = || serde_json::to_vec(&self.members).unwrap_or_default();
+        cpu_offload::run(self.size, || Bytes::from(write()).into())
+    }
 }
 
 /// A request in which an answer may be resumed.
@@ -54,54 +88,66 @@ pub(super) async fn find(
     cx: &FaceContext,
     caller: &Caller,
     parts: &Parts,
-    body: &Value,
+    question: Question<'_>,
 ) -> Option<Resumed> {
-    let is_shared = cx.engine.journal.store().is_shared();
+    let is_shared = cx.engine.store().is_shared();
     let may_be_calls = face.cut_sessions.may_have(parts, is_shared);
-    let cut = CutOff::of(body).filter(|cut| cut.wanted != Wanted::Calls || may_be_calls)?;
-    Lookup { face, cx, caller, parts }.resume(cut).await
+    let cut = CutOff::of(&question).filter(|cut| cut.wanted != Wanted::Calls || may_be_calls)?;
+    Lookup { face, cx, caller, parts }.resume(question, cut).await
 }
 
 impl Lookup<'_> {
-    async fn resume(&self, first: CutOff) -> Option<Resumed> {
+    async fn resume(&self, mut question: Question<'_>, first: CutOff) -> Option<Resumed> {
         let (wanted, mut cut, mut later) = (first.wanted, Some(first), Vec::new());
         // What was cut may itself have been the rest of an answer.
-        while let Some(CutOff { body, mut seen, wanted: here }) = cut {
+        while let Some(CutOff { place, mut seen, wanted: here }) = cut {
+            place.remove_from(&mut question)?;
             if here == Wanted::All {
                 later.clear();
             }
             // The rest of an answer begins with the thoughts of its beginning.
             later.retain(|block| !is_thought(block) || !seen.iter().any(|own| is_same(own, block)));
             seen.append(&mut later);
-            if let Some(resumed) = self.find(&body, &seen, wanted).await {
+            if let Some(resumed) = self.find(&question, &seen, wanted).await {
                 return Some(resumed);
             }
-            (cut, later) = (CutOff::of(&body), seen);
+            (cut, later) = (CutOff::of(&question), seen);
         }
         None
     }
 
-    async fn find(&self, body: &Value, seen: &[Value], wanted: Wanted) -> Option<Resumed> {
-        let max_tokens = body.get("max_tokens").and_then(Value::as_u64);
-        let may_repeat = |run: &Run| self.face.may_repeat(run, self.parts, max_tokens);
-        let bytes = serde_json::to_vec(body).ok()?;
-        let hash = repeat_hash(&self.parts.headers, Some(body), &bytes);
+    async fn find(
+        &self,
+        question: &Question<'_>,
+        seen: &[Value],
+        wanted: Wanted,
+    ) -> Option<Resumed> {
+        let max_tokens = question.members.get("max_tokens").and_then(Value::as_u64);
+        let may_repeat = |run: &Run| self.face.may_repeat(self.cx, run, self.parts, max_tokens);
+        let hash = question.hash();
         let (cx, tenant) = (self.cx, &self.caller.tenant);
         let found = repeats::repeated(cx, tenant, self.parts, hash, NAME, &may_repeat).await;
         let run = found.ok()??;
+        let body = question.to_body();
         let is_all = seen.is_empty() && wanted != Wanted::Calls;
-        if !is_all && !self.has_blocks(&run, &bytes, seen, wanted).await {
+        if !is_all && !self.has_blocks(&run, &body, seen, wanted).await {
             // Somebody else may have it.
             self.parts.extensions.get().map(ReaderGuardSlot::release);
             return None;
         }
         let blocks = if wanted == Wanted::All { 0 } else { seen.len() };
-        Some(Resumed { body: bytes.into(), hash, place: Place { key: run.key, blocks } })
+        Some(Resumed { body, hash, place: Place { key: run.key, blocks } })
     }
 
     /// Whether these are the run's first blocks. Behind results of its first calls it must have
     /// more calls; so it is read to its end.
-    async fn has_blocks(&self, run: &Run, body: &[u8], seen: &[Value], wanted: Wanted) -> bool {
+    async fn has_blocks(
+        &self,
+        run: &Run,
+        body: &RequestBody,
+        seen: &[Value],
+        wanted: Wanted,
+    ) -> bool {
         let Ok(ask) = request::from_body(body) else { return false };
         let read = match wanted {
             Wanted::Calls => reader::collect_to_end::<Packets>(self.cx, run).await,
@@ -140,17 +186,40 @@ enum Wanted {
     Calls,
 }
 
-/// What was asked before the cut, and what the client has of the answer.
+/// A cut in a conversation, and what the client has of the answer.
 #[derive(Debug)]
 struct CutOff {
-    body: Value,
+    place: CutPlace,
     seen: Vec<Value>,
     wanted: Wanted,
 }
 
+/// What a client has added to the conversation since a cut.
+#[derive(Debug)]
+enum CutPlace {
+    /// These messages.
+    Messages(RangeInclusive<usize>),
+    /// The last block of this message.
+    BlockOf(usize),
+}
+
+impl CutPlace {
+    /// Takes the client's additions away. What is left was asked before the cut.
+    fn remove_from(self, question: &mut Question<'_>) -> Option<()> {
+        let messages = question.members.get_mut("messages")?.as_array_mut()?;
+        match self {
+            Self::Messages(range) => drop(messages.drain(range)),
+            Self::BlockOf(at) => {
+                messages.get_mut(at)?.get_mut("content")?.as_array_mut()?.pop();
+            }
+        }
+        Some(())
+    }
+}
+
 impl CutOff {
-    fn of(body: &Value) -> Option<Self> {
-        let messages = body.get("messages")?.as_array()?;
+    fn of(question: &Question<'_>) -> Option<Self> {
+        let messages = question.messages()?;
         // Instructions may stand behind it.
         let at = messages.iter().rposition(|message| !is_by(message, "system"))?;
         let last = messages.get(at).filter(|message| is_by(message, "user"))?;
@@ -164,14 +233,8 @@ impl CutOff {
         if wanted == Wanted::Calls && !seen.iter().any(is_call) {
             return None;
         }
-        let mut body = body.clone();
-        let messages = body.get_mut("messages")?.as_array_mut()?;
-        if is_alone {
-            messages.drain(first..=at);
-        } else {
-            messages.get_mut(at)?.get_mut("content")?.as_array_mut()?.pop();
-        }
-        Some(Self { body, seen, wanted })
+        let place = if is_alone { CutPlace::Messages(first..=at) } else { CutPlace::BlockOf(at) };
+        Some(Self { place, seen, wanted })
     }
 }
 
@@ -216,13 +279,15 @@ mod tests {
     use super::*;
 
     fn cut_off(messages: Value) -> Option<(Value, usize)> {
-        let body = json!({ "model": "m", "messages": messages });
-        let CutOff { body, seen, .. } = CutOff::of(&body)?;
-        Some((body["messages"].clone(), seen.len()))
+        let body = json!({ "model": "m", "messages": messages }).into();
+        let mut question = Question::read("s", &body).unwrap();
+        let CutOff { place, seen, .. } = CutOff::of(&question)?;
+        place.remove_from(&mut question).unwrap();
+        Some((question.members["messages"].clone(), seen.len()))
     }
 
     #[test]
-    fn what_was_asked_before_a_cut_is_found_again() {
+    fn the_request_before_a_cut_is_found_again() {
         let asked = json!({ "role": "user", "content": [{ "type": "text", "text": "Hi" }] });
         let go_on = format!("{REST} from where it stops.");
         let seen = json!({ "role": "assistant", "content": [{ "type": "thinking" },
@@ -253,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_speaks_of_a_cut_asks_something_else() {
+    fn a_quoted_cut_notice_is_an_ordinary_question() {
         let quote = format!("What does {REST:?} mean?");
         assert_eq!(cut_off(json!([{ "role": "user", "content": quote }])), None);
         assert_eq!(cut_off(json!([{ "role": "assistant", "content": REST }])), None);

@@ -10,8 +10,7 @@ use crate::face::repeats::KEY;
 use crate::identity::tickets::STREAM as WATCH;
 use crate::openapi::{self, Answer, Body, Content, Header, Row, Tag, model, of_stream};
 
-pub(super) const TAG: Tag =
-    Tag { name: "Anthropic", says: "The same runs in the words of Anthropic's API." };
+pub(super) const TAG: Tag = Tag { name: "Anthropic", says: "The same runs in Anthropic's API." };
 
 const VERSION: Header = Header {
     name: "anthropic-version",

@@ -2,9 +2,10 @@
 //! cannot resume: a repeated request gets all events.
 
 use bytes::Bytes;
-use capstan_journal::{Frames, RunState};
-use capstan_protocol::{Exposure, sse};
+use capstan_journal::{Frames, JournalError, RunState};
+use capstan_protocol::{Exposure, StreamPacket, Transcript, sse};
 use serde::Serialize;
+use uuid::Uuid;
 
 use super::answer_events::{AnswerEvents, End};
 use super::cut_sessions::Watch;
@@ -42,17 +43,46 @@ impl MessagesWriter {
         Self { events, taken_back, exposure, request_id, sent_answer, watch }
     }
 
-    /// Takes frames up to the end of the answer, if it is among them.
-    fn write_frames(&mut self, frames: &Frames, out: &mut Out) -> Option<End> {
-        let packets = frames.iter().filter_map(sse::decode_packet);
-        for packet in packets {
-            if !self.taken_back.has(packet.seq)
-                && let Some(end) = self.events.take(packet, out)
-            {
-                return Some(end);
+    /// Takes packets up to the end of the answer, if it is among them.
+    fn write_packets(
+        &mut self,
+        packets: &mut impl Iterator<Item = StreamPacket>,
+        out: &mut Out,
+    ) -> Option<End> {
+        let mut packets = packets.filter(|packet| !self.taken_back.has(packet.seq));
+        packets.find_map(|packet| self.events.take(packet, out))
+    }
+
+    /// Goes on after a reset, from which the client keeps its text.
+    async fn go_back(
+        &mut self,
+        cx: &FaceContext,
+        mut reset: u64,
+        packets: Vec<StreamPacket>,
+        mut out: Out,
+    ) -> Result<BodyStep, JournalError> {
+        let mut packets = packets.into_iter();
+        loop {
+            let (told, kept) = text_around(cx, self.events.stream(), reset).await?;
+            self.events.go_back(told, kept);
+            match self.write_packets(&mut packets, &mut out) {
+                Some(End::TakenBack(seq)) => reset = seq,
+                end => return Ok(self.step(end, out)),
             }
         }
-        None
+    }
+
+    fn step(&mut self, end: Option<End>, mut out: Out) -> BodyStep {
+        let Some(end) = end else { return BodyStep::Write(out.0.into()) };
+        self.watch.end();
+        match end {
+            End::Complete => self.sent_answer.record(),
+            End::Failed(fault) => self.fail(ErrorBody::of(&fault, self.exposure), &mut out),
+            End::Repeat(fault) => self.fail(ErrorBody::to_repeat(&fault, self.exposure), &mut out),
+            End::Stopped => self.fail(ErrorBody::stopped(), &mut out),
+            End::TakenBack(_) => {}
+        }
+        BodyStep::Last(out.0.into())
     }
 
     /// Ends without `message_stop`, which would mark the answer as complete.
@@ -60,6 +90,32 @@ impl MessagesWriter {
         error.request_id.clone_from(&self.request_id);
         out.event("error", &error);
     }
+}
+
+/// The limit of one read, in packets and bytes.
+const STEP: (usize, usize) = (1024, 1024 * 1024);
+
+/// The text of an answer before a reset, and the length of what is left after it.
+async fn text_around(
+    cx: &FaceContext,
+    stream: Uuid,
+    reset: u64,
+) -> Result<(String, usize), JournalError> {
+    let (mut transcript, mut at, mut told) = (Transcript::default(), 0, String::new());
+    while at < reset {
+        let frames = cx.engine.store().read(stream, at, STEP.0, STEP.1).await?;
+        let Some(last) = frames.last() else { break };
+        at = last.seq;
+        for packet in frames.iter().filter_map(|frame| sse::decode_packet(&frame.bytes)) {
+            if packet.seq == reset {
+                told = transcript.text().to_owned();
+            }
+            if packet.seq <= reset {
+                transcript.take(&packet);
+            }
+        }
+    }
+    Ok((told, transcript.text().len()))
 }
 
 /// The bytes of a response.
@@ -88,19 +144,16 @@ impl FaceWriter for MessagesWriter {
         Bytes::new()
     }
 
-    fn frames<'a>(&'a mut self, _: &'a FaceContext, frames: Frames) -> Emit<'a> {
+    fn frames<'a>(&'a mut self, cx: &'a FaceContext, frames: Frames) -> Emit<'a> {
         let mut out = Out::default();
-        let Some(end) = self.write_frames(&frames, &mut out) else {
-            return Emit::Now(BodyStep::Write(out.0.into()));
-        };
-        self.watch.end();
-        match end {
-            End::Complete => self.sent_answer.record(),
-            End::Failed(fault) => self.fail(ErrorBody::of(&fault, self.exposure), &mut out),
-            End::Repeat(fault) => self.fail(ErrorBody::to_repeat(&fault, self.exposure), &mut out),
-            End::Stopped => self.fail(ErrorBody::stopped(), &mut out),
+        let mut packets = frames.iter().filter_map(sse::decode_packet);
+        match self.write_packets(&mut packets, &mut out) {
+            Some(End::TakenBack(seq)) => {
+                let packets = packets.collect();
+                Emit::Later(Box::pin(self.go_back(cx, seq, packets, out)))
+            }
+            end => Emit::Now(self.step(end, out)),
         }
-        Emit::Now(BodyStep::Last(out.0.into()))
     }
 
     fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {

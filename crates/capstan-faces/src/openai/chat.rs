@@ -16,17 +16,18 @@ use capstan_protocol::{Dialect, Fault};
 use http::request::Parts;
 
 use self::completion::{Chunk, Completion};
-use self::writer::ChatWriter;
+use self::writer::{ChatWriter, ViewOptions};
 use super::output::{Offered, Output};
 use super::request;
 use super::{errors, models, parameters, passthrough};
 use crate::face::FaceContext;
 use crate::face::reader;
 use crate::face::repeats;
+use crate::face::sent_answers::SentAnswers;
 use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
-use capstan_engine::ask::Ask;
+use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::interrupts;
 use capstan_engine::resume::ResumePoint;
@@ -61,12 +62,13 @@ const ELSEWHERE: [&str; 18] = [
 /// Chat Completions.
 pub(crate) struct Chat {
     attaches_repeats: bool,
+    sent_answers: SentAnswers,
 }
 
 impl Chat {
     /// Creates the face. `attaches_repeats`: a repeated request without a key attaches to its run.
     pub(crate) fn new(attaches_repeats: bool) -> Self {
-        Self { attaches_repeats }
+        Self { attaches_repeats, sent_answers: SentAnswers::default() }
     }
 }
 
@@ -98,7 +100,7 @@ impl Face for Chat {
         model::<Chunk<'_>>
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
         ask::from_chat(body)
     }
 
@@ -106,17 +108,18 @@ impl Face for Chat {
         &self,
         cx: &FaceContext,
         tenant: &str,
-        parts: &Parts,
+        _: &Parts,
         ask: &mut Ask,
     ) -> Result<(), Fault> {
-        request::store_wants(parts, ask.wants);
         ask.session = interrupts::session_of_asker(&cx.engine, tenant, ask).await;
         parameters::check_agent(cx, ask, "response_format")
     }
 
     async fn key(&self, cx: &FaceContext, request: &Request<'_>) -> Result<String, Fault> {
-        let is_repeat = self.attaches_repeats && repeats::is_repeat(request.parts);
-        repeats::key(cx, request, NAME, is_repeat.then_some(&repeats::is_worth_it)).await
+        let parts = request.parts;
+        let may_repeat = |run: &Run| self.sent_answers.may_repeat(cx, run, parts);
+        let is_repeat = self.attaches_repeats && repeats::is_repeat(parts);
+        repeats::key(cx, request, NAME, is_repeat.then_some(&may_repeat)).await
     }
 
     /// A chat has no position from which a client could resume.
@@ -124,12 +127,12 @@ impl Face for Chat {
         Ok(ResumePoint::default())
     }
 
-    fn wants_collected(&self, parts: &Parts) -> bool {
-        request::wants(parts).is_collected()
+    fn wants_collected(&self, request: &Request<'_>) -> bool {
+        request.ask.wants.is_collected()
     }
 
-    fn armed_by(&self, parts: &Parts) -> ArmedBy {
-        request::armed_by(parts)
+    fn armed_by(&self, request: &Request<'_>) -> ArmedBy {
+        repeats::armed_by(request)
     }
 
     /// Without a key no client can come back, so a closed connection means that the run should
@@ -147,19 +150,17 @@ impl Face for Chat {
         if request.ask.wants.stream {
             return None;
         }
-        let told = match reader::collect_to_end::<Output>(cx, run).await {
-            Ok(whole) => whole.fault().map_or_else(
-                || {
-                    Ok(whole
-                        .encode(|whole| Completion::of(whole, cx.sealer(DIALECT)).into_response()))
-                },
-                Err,
-            ),
-            Err(fault) => Err(fault),
+        let response = async {
+            let whole = reader::collect_to_end::<Output>(cx, run).await?;
+            let whole = whole.fault().map_or(Ok(whole), Err)?;
+            self.sent_answers.answer(cx, run, request.parts).record();
+            Ok(whole.encode(|whole| Completion::of(whole, cx.sealer(DIALECT)).into_response()))
         };
-        let asker = RefusalTarget::Client(request.parts, request.ask);
+        let target = RefusalTarget::Client(request.parts, request.ask);
         Some(
-            told.unwrap_or_else(|fault| face::refusal(cx, self, fault, asker).run_fault_response()),
+            response.await.unwrap_or_else(|fault| {
+                face::refusal(cx, self, fault, target).run_fault_response()
+            }),
         )
     }
 
@@ -167,9 +168,9 @@ impl Face for Chat {
         &self,
         cx: &FaceContext,
         fault: &Fault,
-        asker: RefusalTarget<'_>,
+        target: RefusalTarget<'_>,
     ) -> Option<Response> {
-        Some(errors::response(cx, fault, asker))
+        Some(errors::response(cx, fault, target))
     }
 
     fn owns(&self, path: &str) -> bool {
@@ -189,11 +190,15 @@ impl Face for Chat {
             Some(ask) => offered(ask),
             None => offered_once(cx, opening.run).await?,
         };
-        let exposure = cx.engine.settings.exposure;
-        let sealer = cx.sealer(DIALECT);
-        let run = opening.run;
-        let writer = ChatWriter::new(run, wants_usage, taken_back, offered, exposure, sealer);
-        Ok(Box::new(writer))
+        let options = ViewOptions {
+            wants_usage,
+            taken_back,
+            offered,
+            exposure: cx.engine.settings().exposure,
+            sealer: cx.sealer(DIALECT),
+            sent_answer: self.sent_answers.answer(cx, opening.run, opening.parts),
+        };
+        Ok(Box::new(ChatWriter::new(opening.run, options)))
     }
 }
 
@@ -203,7 +208,7 @@ fn offered(ask: &Ask) -> Offered {
 
 /// The tools that the stored request of a run offers.
 async fn offered_once(cx: &FaceContext, run: &Run) -> Result<Offered, Fault> {
-    let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
-    let ask = body.and_then(|body| ask::from_chat(&body).ok());
+    let body = cx.engine.store().body(run.stream_id).await.map_err(journal_fault)?;
+    let ask = body.and_then(|body| ask::from_chat(&body.into()).ok());
     Ok(ask.as_ref().map(offered).unwrap_or_default())
 }

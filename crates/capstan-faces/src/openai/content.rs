@@ -26,6 +26,7 @@ pub(super) struct ContentPart {
     file_id: Option<String>,
     file_data: Option<String>,
     file_url: Option<String>,
+    filename: Option<String>,
 }
 
 /// An object in Chat, a text in Responses.
@@ -73,6 +74,7 @@ struct Audio {
 struct File {
     file_id: Option<String>,
     file_data: Option<String>,
+    filename: Option<String>,
 }
 
 impl Contents {
@@ -134,21 +136,25 @@ impl ContentPart {
             "text" | "input_text" | "output_text" => text(self.text, "text"),
             "refusal" => text(self.refusal, "refusal"),
             "image_url" | "input_image" => match (self.image_url, self.file_id) {
-                (Some(ImageUrl(url)), _) => Ok(bytes_at(url, Modality::Image)),
-                (None, Some(id)) => Ok(uploaded(id, Modality::Image)),
+                (Some(ImageUrl(url)), _) => Ok(bytes_at(url, Modality::Image, None)),
+                (None, Some(id)) => Ok(uploaded(id, Modality::Image, None)),
                 (None, None) => Err(missing("image_url")),
             },
             "input_audio" => {
                 let audio = self.input_audio.ok_or_else(|| missing("input_audio"))?;
                 let mime_type = audio.format.map(|format| format!("audio/{format}"));
-                Ok(Part::Blob { content: audio.data, modality: Modality::Audio, mime_type })
+                let (content, modality, filename) = (audio.data, Modality::Audio, None);
+                Ok(Part::Blob { content, modality, mime_type, filename })
             }
             "file" | "input_file" => {
                 let inside = self.file.unwrap_or_default();
                 let data = self.file_data.or(inside.file_data).or(self.file_url);
-                let data = data.map(|data| bytes_at(data, Modality::Text));
-                let id = self.file_id.or(inside.file_id).map(|id| uploaded(id, Modality::Text));
-                data.or(id).ok_or_else(|| missing("file_data"))
+                let name = self.filename.or(inside.filename);
+                match (data, self.file_id.or(inside.file_id)) {
+                    (Some(data), _) => Ok(bytes_at(data, Modality::Text, name)),
+                    (None, Some(id)) => Ok(uploaded(id, Modality::Text, name)),
+                    (None, None) => Err(missing("file_data")),
+                }
             }
             other => {
                 let what = format!("{other:?} is not understood");
@@ -160,8 +166,8 @@ impl ContentPart {
     }
 }
 
-/// Moves pictures and files of tool results into the message of the user behind them: agents take
-/// text alone as a result. Results that belong together stay together.
+/// Moves pictures and files of tool results into a user message after the results, because agents
+/// take only text as a result. Consecutive results stay together.
 pub(super) fn pictures_behind_results(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
     let (mut out, mut pictures) = (Vec::with_capacity(messages.len()), Vec::new());
     for mut message in messages {
@@ -182,25 +188,25 @@ fn by_user(parts: Vec<Part>) -> ChatMessage {
     ChatMessage { role: Role::User, parts, name: None }
 }
 
-/// The sealed parts that a client brings back in a field, if it does.
+/// The sealed parts that a client sends back in a member.
 pub(super) fn opened(text: Option<&str>) -> Vec<Part> {
     let parts = text.map(sealed::open).unwrap_or_default();
     parts.into_iter().map(|part| Part::Native(Box::new(part))).collect()
 }
 
-fn uploaded(file_id: String, modality: Modality) -> Part {
-    Part::File { file_id, modality, mime_type: None }
+fn uploaded(file_id: String, modality: Modality, filename: Option<String>) -> Part {
+    Part::File { file_id, modality, mime_type: None, filename }
 }
 
 /// Reads an address: the bytes themselves if it is a `data:` address.
-fn bytes_at(url: String, modality: Modality) -> Part {
+fn bytes_at(url: String, modality: Modality, filename: Option<String>) -> Part {
     let inline = url.strip_prefix("data:").and_then(|rest| rest.split_once(','));
     match inline.and_then(|(kind, data)| Some((kind.strip_suffix(";base64")?, data))) {
         Some((kind, data)) => {
             let mime_type = Some(kind).filter(|kind| !kind.is_empty()).map(str::to_owned);
-            Part::Blob { content: data.to_owned(), modality, mime_type }
+            Part::Blob { content: data.to_owned(), modality, mime_type, filename }
         }
-        None => Part::Uri { uri: url, modality, mime_type: None },
+        None => Part::Uri { uri: url, modality, mime_type: None, filename },
     }
 }
 
@@ -221,12 +227,17 @@ mod tests {
     fn contents_of_both_apis_become_parts() {
         let text = |content: &str| Part::Text { content: content.into() };
         let png = || Some("image/png".to_owned());
-        let picture =
-            Part::Blob { content: "AA==".into(), modality: Modality::Image, mime_type: png() };
+        let picture = Part::Blob {
+            content: "AA==".into(),
+            modality: Modality::Image,
+            mime_type: png(),
+            filename: None,
+        };
         let link = Part::Uri {
             uri: "https://a.example/x".into(),
             modality: Modality::Image,
             mime_type: None,
+            filename: None,
         };
         for (json, expected) in [
             (r#""Hi""#, vec![text("Hi")]),
@@ -246,7 +257,12 @@ mod tests {
             ),
             (
                 r#"[{"type":"file","file":{"file_id":"f"}}]"#,
-                vec![Part::File { file_id: "f".into(), modality: Modality::Text, mime_type: None }],
+                vec![Part::File {
+                    file_id: "f".into(),
+                    modality: Modality::Text,
+                    mime_type: None,
+                    filename: None,
+                }],
             ),
         ] {
             assert_eq!(parts(json).unwrap(), expected, "{json}");
@@ -277,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_part_is_named() {
+    fn an_invalid_part_is_named() {
         for (json, expected) in [
             ("5", "document: expected a string or an array, found integer 5"),
             (r#"[{"type":"song"}]"#, "content[0].type: \"song\" is not understood"),

@@ -103,20 +103,20 @@ const STATUSES: &[(FaultKind, u16)] = &[
 /// The detail with the message of a provider about the client's own request.
 const UPSTREAM_MESSAGE: &str = "upstream_message";
 
-/// A detail that is a text with something in it.
+/// A detail that is a non-empty text.
 fn word<'a>(fault: &'a Fault, name: &str) -> Option<&'a str> {
     fault.details().get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
-/// The provider's status, if the fault says what a provider finds wrong with the request.
+/// The provider's status, if the fault is a provider's refusal of the request.
 fn quoted_status(fault: &Fault) -> Option<u16> {
     word(fault, UPSTREAM_MESSAGE)?;
     let status = fault.details().get("upstream_status").and_then(Value::as_u64)?;
     u16::try_from(status).ok().filter(|status| (400..500).contains(status))
 }
 
-/// The provider's code, if the fault says what a provider finds wrong with the request. Words such
-/// as `invalid_request_error` are types, not codes.
+/// The provider's code, if the fault is a provider's refusal of the request. Values such as
+/// `invalid_request_error` are types, not codes.
 fn quoted_code(fault: &Fault) -> Option<&str> {
     quoted_status(fault)?;
     let code = word(fault, "upstream_error").filter(|word| !word.ends_with("_error"));
@@ -157,14 +157,14 @@ fn status_of_kind(kind: FaultKind) -> u16 {
 }
 
 /// Encodes a fault as a response.
-pub(super) fn response(cx: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>) -> Response {
+pub(super) fn response(cx: &FaceContext, fault: &Fault, target: RefusalTarget<'_>) -> Response {
     // OpenAI answers an unknown key with 401, and a key without permission with 403.
-    let is_stranger = matches!(asker, RefusalTarget::BeforeFace(_)) && !cx.is_local();
+    let is_stranger = matches!(target, RefusalTarget::BeforeFace(_)) && !cx.is_local();
     let is_unknown_key = fault.kind() == FaultKind::TenantUnauthorized
         && is_stranger
         && !fault.details().contains_key(LACKS);
     let kind = if is_unknown_key { FaultKind::TenantRequired } else { fault.kind() };
-    let error = ApiError::with_kind(fault, kind, cx.engine.settings.exposure);
+    let error = ApiError::with_kind(fault, kind, cx.engine.settings().exposure);
     let status = StatusCode::from_u16(status_of_fault(fault, kind))
         .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, Json(ErrorBody { error })).into_response();
@@ -172,9 +172,9 @@ pub(super) fn response(cx: &FaceContext, fault: &Fault, asker: RefusalTarget<'_>
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(SHOULD_RETRY.name, HeaderValue::from_static(should_retry(fault)));
     if let Some(seconds) = fault.retry_after() {
-        // The SDK waits that long before it retries. Its run must not be stopped before.
-        if let Some(caller) = asker.parts().and_then(|parts| parts.extensions.get::<Caller>()) {
-            cx.engine.readers.expect(&cx.engine, &caller.tenant, Duration::from_secs(seconds));
+        // The SDK waits that long before it retries. Its run must not be stopped before that.
+        if let Some(caller) = target.parts().and_then(|parts| parts.extensions.get::<Caller>()) {
+            cx.engine.expect_client(&caller.tenant, Duration::from_secs(seconds));
         }
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -191,7 +191,7 @@ fn should_retry(fault: &Fault) -> &'static str {
 
 pub(super) const SHOULD_RETRY: Header = Header {
     name: "x-should-retry",
-    says: "Whether a repeat can help; the SDKs believe it more than the status.",
+    says: "Whether a retry can help. The SDKs give it precedence over the status.",
     schema: || serde_json::json!({ "enum": ["true", "false"] }),
 };
 

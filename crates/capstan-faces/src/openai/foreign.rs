@@ -1,14 +1,14 @@
-//! What only an agent of the request's own protocol can judge: values, parts, roles and tools that
-//! the gateway does not know. Such an agent gets them as they came; all others refuse the request.
+//! Values, parts, roles and tools that the gateway does not know. An agent of the request's
+//! protocol gets them unchanged. Every other agent refuses the request.
 
 use capstan_protocol::DecodeError;
 
-/// The first such thing in a request.
+/// The first unknown value of a request.
 #[derive(Debug, Default)]
 pub(super) struct Foreign(Option<DecodeError>);
 
 impl Foreign {
-    /// Adds a thing, with the reason for which other agents refuse it.
+    /// Adds a value, with the reason for which other agents refuse it.
     pub(super) fn add(&mut self, error: DecodeError) {
         self.0.get_or_insert(error);
     }

@@ -1,5 +1,5 @@
-//! Documented members of a request that the gateway only checks: their types, their bounds, their
-//! words. A client that is tried here must not find a mistake at OpenAI first.
+//! Documented members of a request that the gateway only checks: types, bounds and words. A client
+//! that works here must also work with OpenAI.
 
 use std::collections::BTreeMap;
 use std::fmt;

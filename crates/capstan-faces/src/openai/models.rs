@@ -18,8 +18,7 @@ use crate::query::Query;
 use crate::refusal::Refusal;
 use capstan_engine::Registered;
 
-pub(super) const TAG: Tag =
-    Tag { name: "OpenAI", says: "The same runs in the words of OpenAI's API." };
+pub(super) const TAG: Tag = Tag { name: "OpenAI", says: "The same runs in OpenAI's API." };
 
 /// An agent.
 #[derive(Serialize, JsonSchema)]
@@ -47,8 +46,8 @@ struct ModelList<'a> {
 pub(super) const LIST: Row = Row {
     tag: &TAG,
     summary: "List the models",
-    says: "They are the agents, the default one first, each followed by its aliases. With the \
-     header `anthropic-version` they are told in Anthropic's words, page by page.",
+    says: "The agents are the models: the default one first, each followed by its aliases. With \
+     the header `anthropic-version` the list has Anthropic's format, in pages.",
     query: Some(model::<Page>),
     answers: &[Answer::ok("The agents.", &[Content::Json(list_of_either)])],
     refusals: Some(&REFUSALS),
@@ -58,8 +57,8 @@ pub(super) const LIST: Row = Row {
 pub(super) const GET: Row = Row {
     tag: &TAG,
     summary: "Look up a model",
-    says: "An agent by its name or an alias, in Anthropic's words with the header \
-     `anthropic-version`.",
+    says: "An agent by its name or an alias. With the header `anthropic-version` it has \
+     Anthropic's format.",
     places: &[&NAME],
     answers: &[Answer::ok("The agent.", &[Content::Json(either)])],
     faults: &[FaultKind::AgentNotFound],

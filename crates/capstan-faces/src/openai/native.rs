@@ -1,15 +1,15 @@
-//! The members of an answer that CAP has no word for, from a provider of Chat Completions. Clients
-//! get them as they came.
+//! Members of an answer that CAP does not have, from a provider of Chat Completions. Clients get
+//! them unchanged.
 //!
-//! Pieces come while the answer is written. The part comes at its end: reasoning that only its
-//! provider can read, for the client to bring back.
+//! Pieces come during the answer. The part comes at its end: it has reasoning that only its
+//! provider can read, and that the client has to send back.
 
 use capstan_protocol::{
     Dialect, ErrorSeverity, Event, NATIVE, NativeEvent, NativeOrigin, RawObject, StreamError,
 };
 use serde_json::{Map, Value};
 
-/// The member of a part with the members of calls, by the ids of the calls.
+/// The member of a part that has the members of calls, by the ids of the calls.
 const CALLS: &str = "calls";
 /// The names under which servers send their thoughts. Clients get them under one name.
 const THOUGHTS: [&str; 2] = ["reasoning_content", "reasoning"];
@@ -58,7 +58,7 @@ impl Piece {
         self.delta.remove("function_call").is_some()
     }
 
-    /// The provider's word for the end of the answer, where it has one of its own.
+    /// The provider's own finish reason, if it has one.
     pub(super) fn take_finish(&mut self) -> Option<String> {
         let word = self.choice.remove("finish_reason")?;
         word.as_str().map(str::to_owned)
@@ -97,7 +97,7 @@ pub(super) struct Native {
 }
 
 impl Native {
-    /// Takes an event, if it brings some.
+    /// Takes an event, if it has such members.
     pub(super) fn take(&mut self, seq: u64, raw: &RawObject) {
         self.pieces.extend(Piece::of(raw).map(|piece| (seq, piece)));
         let Some(event) = of_chat(raw) else { return };
@@ -106,7 +106,7 @@ impl Native {
         }
     }
 
-    /// The maker of the members that the client has to bring back.
+    /// The maker of the members that the client has to send back.
     pub(super) fn origin(&self) -> Option<&NativeOrigin> {
         self.origin.as_ref()
     }
@@ -123,14 +123,14 @@ impl Native {
         all
     }
 
-    /// The members of the message that the client has to bring back.
+    /// The members of the message that the client has to send back.
     pub(super) fn of_message(&self) -> Members {
         let is_ours = |name: &str| name == CALLS || THOUGHTS.contains(&name);
         let members = self.part.iter().filter(|(name, _)| !is_ours(name));
         members.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
-    /// Those of a call.
+    /// The members of a call that the client has to send back.
     pub(super) fn of_call(&self, id: &str) -> Members {
         let members = self.part.get(CALLS).and_then(|calls| calls.get(id));
         members.and_then(Value::as_object).cloned().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The answer of a run as OpenAI has it. Text and markdown are one message. A thought is an item,
+//! The answer of a run in OpenAI's terms. Text and markdown are one message. A thought is an item,
 //! and so is a call that the client has to answer. Calls that the agent answers itself are left
 //! out.
 //!
@@ -27,7 +27,7 @@ pub(super) struct Output {
     /// Sources, each with its packet and its place in the text.
     citations: Vec<(u64, usize, Source)>,
     pub(super) native: Native,
-    /// The parts that the next turn must bring back, each with its packet.
+    /// The parts that the next turn must contain, each with its packet.
     pub(super) parts: Vec<(u64, NativeEvent)>,
     /// Another attempt has begun, and has sent nothing new yet.
     is_repeating: bool,
@@ -140,44 +140,44 @@ impl Output {
     }
 
     fn event(&mut self, seq: u64, raw: &RawObject) {
-        match Said::of(raw) {
-            Said::Block(content) => {
+        match ClientEvent::of(raw) {
+            ClientEvent::Block(content) => {
                 let block = block(&content, !self.text().is_empty());
                 self.say(seq, &block);
             }
-            Said::Thought(text) => {
+            ClientEvent::Thought(text) => {
                 self.is_repeating = false;
                 self.thoughts.push(Thought { seq, text });
             }
-            Said::Call { id, name } => {
+            ClientEvent::Call { id, name } => {
                 self.is_repeating = false;
                 let arguments = String::new();
                 let (is_answered, is_ended, is_question) = (false, false, false);
                 let call = Call { seq, id, name, arguments, is_answered, is_ended, is_question };
                 self.calls.push(call);
             }
-            Said::Arguments { id, more } => {
+            ClientEvent::Arguments { id, more } => {
                 if let Some(call) = self.calls.iter_mut().rfind(|call| call.id == id) {
                     call.arguments.push_str(&more);
                 }
             }
-            Said::End { id } => {
+            ClientEvent::End { id } => {
                 if let Some(call) = self.calls.iter_mut().rfind(|call| call.id == id) {
                     call.is_ended = true;
                 }
             }
-            Said::Result { id } => {
+            ClientEvent::Result { id } => {
                 if let Some(call) = self.calls.iter_mut().rfind(|call| call.id == id) {
                     (call.is_answered, call.is_ended) = (true, true);
                 }
             }
-            Said::Interrupt(interrupt) => self.ask(seq, &interrupt),
-            Said::Reset(reset) => self.reset(reset.after_seq),
-            Said::Other => {
+            ClientEvent::Interrupt(interrupt) => self.ask(seq, &interrupt),
+            ClientEvent::Reset(reset) => self.reset(reset.after_seq),
+            ClientEvent::Other => {
                 self.native.take(seq, raw);
                 self.part(seq, raw);
             }
-            Said::Citations(sources) => {
+            ClientEvent::Citations(sources) => {
                 let at = self.text().chars().count();
                 self.citations.extend(sources.into_iter().map(|source| (seq, at, source)));
             }
@@ -244,11 +244,11 @@ impl Fold for Output {
     }
 }
 
-/// The name of the tool that stands for a question to a person.
+/// The name of the tool that represents a question to a person.
 pub(super) const INTERRUPT: &str = "interrupt";
 
-/// The meaning of an event to OpenAI's clients.
-pub(super) enum Said {
+/// An event, as OpenAI's clients see it.
+pub(super) enum ClientEvent {
     /// Markdown as a paragraph of its own.
     Block(String),
     Thought(String),
@@ -294,7 +294,7 @@ impl Source {
     }
 }
 
-impl Said {
+impl ClientEvent {
     pub(super) fn of(raw: &RawObject) -> Self {
         let event = Event::of(raw);
         match event.view() {
@@ -376,22 +376,22 @@ mod tests {
         output
     }
 
-    fn said(kind: &str, data: Value) -> Payload {
+    fn payload(kind: &str, data: Value) -> Payload {
         Payload::Event(event::envelope(kind, &data).unwrap())
     }
 
     #[test]
     fn a_call_that_the_agent_answers_itself_is_not_the_callers() {
         let call =
-            |id: &str| said("TOOL_CALL_START", json!({ "toolCallId": id, "toolCallName": "f" }));
+            |id: &str| payload("TOOL_CALL_START", json!({ "toolCallId": id, "toolCallName": "f" }));
         let output = output(vec![
             Payload::Delta("Wait. ".into()),
             call("own"),
-            said("TOOL_CALL_RESULT", json!({ "toolCallId": "own", "content": "42" })),
-            said("MARKDOWN_BLOCK", json!({ "content": "**42**" })),
+            payload("TOOL_CALL_RESULT", json!({ "toolCallId": "own", "content": "42" })),
+            payload("MARKDOWN_BLOCK", json!({ "content": "**42**" })),
             call("callers"),
-            said("TOOL_CALL_ARGS", json!({ "toolCallId": "callers", "delta": "{\"a\"" })),
-            said("TOOL_CALL_ARGS", json!({ "toolCallId": "callers", "delta": ":1}" })),
+            payload("TOOL_CALL_ARGS", json!({ "toolCallId": "callers", "delta": "{\"a\"" })),
+            payload("TOOL_CALL_ARGS", json!({ "toolCallId": "callers", "delta": ":1}" })),
         ]);
         assert_eq!(output.text(), "Wait. \n\n**42**\n\n");
         let calls: Vec<_> =
@@ -402,9 +402,9 @@ mod tests {
     #[test]
     fn a_call_that_broke_off_is_none() {
         let call =
-            |id: &str| said("TOOL_CALL_START", json!({ "toolCallId": id, "toolCallName": "f" }));
+            |id: &str| payload("TOOL_CALL_START", json!({ "toolCallId": id, "toolCallName": "f" }));
         let arguments =
-            |id: &str| said("TOOL_CALL_ARGS", json!({ "toolCallId": id, "delta": "{\"a\"" }));
+            |id: &str| payload("TOOL_CALL_ARGS", json!({ "toolCallId": id, "delta": "{\"a\"" }));
         let output = output(vec![call("a"), arguments("a"), call("b")]);
         assert_eq!(output.calls().count(), 0);
         let offered = Offered::new(std::iter::once("f".to_owned()));
@@ -412,13 +412,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_takes_back_what_followed_its_place() {
+    fn a_reset_removes_output_after_its_packet() {
         let output = output(vec![
             Payload::Delta("a".into()),
-            said("THOUGHT_TRACE", json!({ "thought": "hm" })),
+            payload("THOUGHT_TRACE", json!({ "thought": "hm" })),
             Payload::Delta("b".into()),
-            said("THOUGHT_TRACE", json!({ "thought": "no" })),
-            said(event::STREAM_RESET, json!({ "attempt": 2, "after_seq": 2 })),
+            payload("THOUGHT_TRACE", json!({ "thought": "no" })),
+            payload(event::STREAM_RESET, json!({ "attempt": 2, "after_seq": 2 })),
             Payload::Delta("c".into()),
         ]);
         assert_eq!((output.text(), output.thoughts.len()), ("ac", 1));

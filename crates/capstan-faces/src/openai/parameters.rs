@@ -37,7 +37,7 @@ pub(super) struct ToolSpec {
 pub(super) struct OfferedTool {
     pub(super) name: String,
     pub(super) namespace: Option<String>,
-    /// It takes a text instead of an object.
+    /// The input is a text and not an object.
     pub(super) is_free_text: bool,
 }
 
@@ -47,7 +47,7 @@ impl ToolSpec {
         self.kind == "custom"
     }
 
-    /// The function of the time before there were tools.
+    /// Converts a function of the older member `functions`.
     pub(super) fn of_function(function: Function) -> Self {
         Self {
             kind: "function".into(),
@@ -250,7 +250,7 @@ pub(super) fn tool_choice(
             let mode = named.allowed_tools.and_then(|allowed| allowed.mode).or(named.mode);
             Ok((mode.as_deref() == Some("required")).then_some(ToolChoice::Required))
         }
-        // A provider's own tool: for agents of the same protocol.
+        // A provider's own tool, for agents of the same protocol only.
         _ => Ok(None),
     }
 }
@@ -300,14 +300,14 @@ pub(super) fn response_format(
     }
 }
 
-/// How much the model thinks.
+/// The reasoning effort.
 pub(super) fn effort(word: Option<String>, place: &str, foreign: &mut Foreign) -> Option<Effort> {
     let read = |word: &str| Effort::deserialize(StrDeserializer::<ValueError>::new(word));
     let effort = word.map(|word| read(&word));
     effort?.map_err(|error| foreign.add(DecodeError::value(place, error.to_string()))).ok()
 }
 
-/// The words at which the answer ends.
+/// The stop sequences.
 pub(super) fn stops(stop: TextOr<String>) -> Vec<String> {
     match stop {
         TextOr::Text(word) => vec![word],
@@ -320,11 +320,11 @@ pub(super) fn refuse(place: &str, what: &str) -> DecodeError {
     DecodeError::value(place, format!("{what} is not supported here"))
 }
 
-/// Checks what depends on the agent: whether it can answer in the form that the request asks for at
-/// `place`, and whether it can judge what the gateway does not know. Agents that are no models
-/// answer in any form they like. Members of a route check for themselves.
+/// Checks that the agent can answer in the requested format and knows all values of the request.
+/// Agents that are no models choose their own format. The members of a route are checked
+/// separately.
 pub(super) fn check_agent(cx: &FaceContext, ask: &mut Ask, place: &str) -> Result<(), Fault> {
-    // The word for the default agent.
+    // `default` means the default agent.
     if ask.agent.as_deref() == Some("default") && cx.engine.agent("default").is_none() {
         ask.agent = None;
     }

@@ -1,11 +1,13 @@
 //! Routes of OpenAI's API that start no run (embeddings, files, audio, …). The gateway forwards
-//! them unchanged to the provider of an agent that passes them on, and stores nothing.
+//! them to the provider of an agent that allows it, and stores nothing.
 //!
-//! Keys, scopes, rates and open responses of the tenant count as everywhere. Bodies are streamed
-//! both ways. Only JSON is read first, for the model that it names.
+//! Keys, scopes, rates and the limit of open responses apply. Bodies are streamed both ways. Only a
+//! JSON body is read first, because it names the model.
 
 mod model;
 mod rows;
+
+use std::pin::Pin;
 
 use axum::Extension;
 use axum::body::{Body, BodyDataStream, HttpBody as _};
@@ -19,6 +21,7 @@ use futures_util::StreamExt as _;
 use http::header::{self, HeaderMap, HeaderName};
 use http::request::Parts;
 use http::{HeaderValue, Method};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 pub(super) use self::rows::routes;
 use crate::face::{FaceContext, post};
@@ -46,17 +49,16 @@ async fn carry(
 ) -> Result<Response, Fault> {
     let engine = &cx.engine;
     check_path(parts.uri.path())?;
-    // A client without access reads why, whatever it sent.
+    // A client without permission gets the reason first.
     if !cx.passthrough.has(group) {
         cx.passthrough.choose(engine, group, None)?;
     }
     // No run starts, so recovery and the journal do not matter.
-    if engine.draining.is_cancelled() {
+    if engine.is_draining() {
         return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
     }
-    let limits = &engine.settings.limits;
-    let slot = engine.limiter.take_reader(&caller.tenant, limits)?;
-    engine.limiter.take_rate(&caller.tenant, limits)?;
+    let slot = engine.take_reader(&caller.tenant)?;
+    engine.take_rate(&caller.tenant)?;
     let (read, _load) = read(cx, caller, &parts, body).await?;
     let chosen = cx.passthrough.choose(engine, group, read.model.as_deref())?;
     let body = read.into_body(chosen.model.as_deref(), &mut parts.headers);
@@ -64,7 +66,7 @@ async fn carry(
     let request = outgoing(parts, body);
     let answered = tokio::select! {
         answered = chosen.agent.pass(request) => answered?,
-        () = engine.ended.cancelled() => {
+        () = engine.until_ended() => {
             return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
         }
     };
@@ -114,7 +116,7 @@ async fn read(
     let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or_default();
     if model::is_json(kind) {
-        let mut load = cx.engine.limiter.load(&caller.tenant);
+        let mut load = cx.engine.reserve(&caller.tenant);
         let begun = post::read_body(cx, &caller.tenant, body, &mut load).await?;
         let (model, place) = model::in_json(&begun)?;
         let length = Some(begun.len() as u64);
@@ -174,8 +176,8 @@ fn has_bytes(piece: &Result<Bytes, axum::Error>) -> bool {
     piece.as_ref().is_ok_and(|bytes| !bytes.is_empty())
 }
 
-/// Headers of a request that the provider does not get: about the client, the way of the request,
-/// and credentials.
+/// Headers of a request that the provider does not get: about the client, the connection, and
+/// credentials.
 const OURS: [&str; 16] = [
     "accept-charset",
     "authorization",
@@ -242,13 +244,16 @@ fn returned(engine: &Engine, response: http::Response<Body>, slot: Slot) -> Resp
     if let Some(length) = body.size_hint().exact() {
         head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
-    let through =
-        Through { ended: engine.ended.clone(), pieces: body.into_data_stream(), _slot: slot };
+    let through = Through {
+        ended: Box::pin(engine.until_ended_owned()),
+        pieces: body.into_data_stream(),
+        _slot: slot,
+    };
     let pieces = futures_util::stream::unfold(Some(through), |through| async {
         let mut through = through?;
         let piece = tokio::select! {
             piece = through.pieces.next() => piece?,
-            () = through.ended.cancelled() => Err(axum::Error::new("this server ends")),
+            () = through.ended.as_mut() => Err(axum::Error::new("this server ends")),
         };
         let next = piece.is_ok().then_some(through);
         Some((piece, next))
@@ -259,9 +264,9 @@ fn returned(engine: &Engine, response: http::Response<Body>, slot: Slot) -> Resp
 }
 
 struct Through {
-    ended: tokio_util::sync::CancellationToken,
+    ended: Pin<Box<WaitForCancellationFutureOwned>>,
     pieces: BodyDataStream,
-    /// Counts it as an open response of its tenant.
+    /// Holds a place among the tenant's open responses.
     _slot: Slot,
 }
 

@@ -1,41 +1,21 @@
 //! The request path of both APIs. The body says whether the answer is streamed, never `Accept`. The
 //! key of a request is in a header.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Request as HttpRequest, State};
 use axum::response::Response;
-use capstan_journal::ArmedBy;
 use http::request::Parts;
 use serde_json::json;
 
 use crate::face::Face;
 use crate::face::FaceContext;
 use crate::face::post::{self, Posted};
-use crate::face::repeats::{KEY, ReaderGuardSlot};
+use crate::face::repeats::ReaderGuardSlot;
 use crate::identity::caller::Caller;
 use crate::openapi::Header;
 use crate::refusal::Refusal;
-use capstan_engine::ask::Wants;
-
-/// How the client wants the answer. The request's head carries it, because some questions about a
-/// request come without its body.
-#[derive(Debug, Clone, Default)]
-struct WantsSlot(Arc<OnceLock<Wants>>);
-
-/// Stores how the client wants the answer, as its decoded body says.
-pub(super) fn store_wants(parts: &Parts, wants: Wants) {
-    if let Some(WantsSlot(slot)) = parts.extensions.get() {
-        slot.get_or_init(|| wants);
-    }
-}
-
-/// How the client of a decoded request wants the answer.
-pub(super) fn wants(parts: &Parts) -> Wants {
-    let slot = parts.extensions.get::<WantsSlot>();
-    slot.and_then(|WantsSlot(slot)| slot.get().copied()).unwrap_or_default()
-}
 
 /// Answers a POST that starts a run.
 pub(super) async fn start(
@@ -57,7 +37,6 @@ pub(super) async fn answer(
     mut parts: Parts,
     posted: Posted,
 ) -> Result<Response, Refusal> {
-    parts.extensions.insert(WantsSlot::default());
     if parts.extensions.get::<ReaderGuardSlot>().is_none() {
         parts.extensions.insert(ReaderGuardSlot::default());
     }
@@ -66,22 +45,14 @@ pub(super) async fn answer(
 
 pub(super) const EVENTS: Header = Header {
     name: "X-Capstan-Events",
-    says: "`all`: events that OpenAI has no word for are told as well, as `capstan.event`, \
-     `capstan.warning` and `capstan.attempt`. Not every SDK can \
-        read them.",
+    says: "`all`: the response also has events that OpenAI does not have: `capstan.event`, \
+     `capstan.warning` and `capstan.attempt`. Not every SDK can read them.",
     schema: || json!({ "type": "string" }),
 };
 
 /// Whether the client wants events that OpenAI has no word for.
 pub(super) fn wants_all_events(parts: &Parts) -> bool {
     post::header_lists(&parts.headers, EVENTS.name, "all")
-}
-
-/// Who starts the next attempt. An SDK retries a request that has a key and waits for one object,
-/// so the client does. No client comes back for another run, so the gateway does.
-pub(super) fn armed_by(parts: &Parts) -> ArmedBy {
-    let has_key = parts.headers.contains_key(KEY.name);
-    if has_key && wants(parts).is_collected() { ArmedBy::Client } else { ArmedBy::Gateway }
 }
 
 /// Headers of the SDKs. Pages of other origins may send them.

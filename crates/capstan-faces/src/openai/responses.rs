@@ -1,5 +1,5 @@
 //! Responses: answers that clients can read again, resume, stop and erase by their ids. Answers
-//! form a tree.
+//! form a tree, because several may continue the same one.
 
 mod answer;
 mod ask;
@@ -43,7 +43,7 @@ use crate::face::sent_answers::SentAnswers;
 use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
-use capstan_engine::ask::{Ask, invalid};
+use capstan_engine::ask::{Ask, RequestBody, invalid};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::resume::ResumePoint;
 use capstan_engine::{interrupts, lookup};
@@ -82,7 +82,7 @@ impl Face for Responses {
         model::<ResponseEvent>
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+    fn decode(&self, body: &RequestBody) -> Result<Ask, Fault> {
         ask::from_response(body)
     }
 
@@ -91,15 +91,15 @@ impl Face for Responses {
         &self,
         cx: &FaceContext,
         tenant: &str,
-        parts: &Parts,
+        _: &Parts,
         ask: &mut Ask,
     ) -> Result<(), Fault> {
-        request::store_wants(parts, ask.wants);
         parameters::check_agent(cx, ask, "text.format")?;
         if ask.chat.is_some() {
             self.unstored.note(tenant);
         }
         if ask.session.is_empty() && ask.previous.is_none() {
+            // A request that answers an interrupt need not name the conversation.
             ask.session = interrupts::session_of_asker(&cx.engine, tenant, ask).await;
         }
         let Some(previous) = ask.previous else { return Ok(()) };
@@ -121,23 +121,23 @@ impl Face for Responses {
         if let Some(place) = parts.extensions.get::<Place>() {
             return Ok(place.key.clone());
         }
-        let may_repeat = |run: &Run| self.sent_answers.may_repeat(run, parts);
+        let may_repeat = |run: &Run| self.sent_answers.may_repeat(cx, run, parts);
         let is_known = repeats::is_repeat(parts) || repeat_hash::has_session(parts);
         let attaches = self.attaches_repeats && is_known;
         repeats::key(cx, request, NAME, attaches.then_some(&may_repeat)).await
     }
 
-    /// Clients resume by GET with `starting_after`, never by POST.
-    fn resume_point(&self, _: &Parts) -> Result<ResumePoint, Fault> {
-        Ok(ResumePoint::default())
+    /// Clients resume within an item by GET with `starting_after`, never by POST.
+    fn resume_point(&self, parts: &Parts) -> Result<ResumePoint, Fault> {
+        Ok(ResumePoint::behind(Place::seen_by(parts).len()))
     }
 
-    fn wants_collected(&self, parts: &Parts) -> bool {
-        request::wants(parts).is_collected()
+    fn wants_collected(&self, request: &Request<'_>) -> bool {
+        request.ask.wants.is_collected()
     }
 
-    fn armed_by(&self, parts: &Parts) -> ArmedBy {
-        request::armed_by(parts)
+    fn armed_by(&self, request: &Request<'_>) -> ArmedBy {
+        repeats::armed_by(request)
     }
 
     fn is_keyless(&self, run: &Run) -> bool {
@@ -159,26 +159,28 @@ impl Face for Responses {
         if wants.stream {
             return None;
         }
-        let told = async {
+        let response = async {
             let echo = Echo::of(cx, request.ask.extras.payload.get());
             // A background request gets the present state, also of a failed run. For other requests
-            // a failure becomes the status.
+            // the failure becomes the status.
             let whole = if wants.background {
                 fold::so_far(cx, run, &echo.offered).await?
             } else {
                 let whole = fold::follow(cx, run, &echo.offered).await?;
                 let whole = whole.fault().map_or(Ok(whole), Err)?;
-                self.sent_answers.answer(run.stream_id, request.parts).record();
+                self.sent_answers.answer(cx, run, request.parts).record();
                 whole
             };
             Ok(whole.encode(|whole| {
-                Json(ResponseObject::of(whole, &echo, cx.engine.settings.exposure)).into_response()
+                Json(ResponseObject::of(whole, &echo, cx.engine.settings().exposure))
+                    .into_response()
             }))
         };
-        let asker = RefusalTarget::Client(request.parts, request.ask);
+        let target = RefusalTarget::Client(request.parts, request.ask);
         Some(
-            told.await
-                .unwrap_or_else(|fault| face::refusal(cx, self, fault, asker).run_fault_response()),
+            response.await.unwrap_or_else(|fault| {
+                face::refusal(cx, self, fault, target).run_fault_response()
+            }),
         )
     }
 
@@ -186,9 +188,9 @@ impl Face for Responses {
         &self,
         cx: &FaceContext,
         fault: &Fault,
-        asker: RefusalTarget<'_>,
+        target: RefusalTarget<'_>,
     ) -> Option<Response> {
-        Some(errors::response(cx, fault, asker))
+        Some(errors::response(cx, fault, target))
     }
 
     fn owns(&self, path: &str) -> bool {
@@ -219,9 +221,14 @@ impl Face for Responses {
             has_all_events: request::wants_all_events(opening.parts),
             seen: Place::seen_by(opening.parts),
             taken_back: TakenBack::read_if_unseen(cx, opening.run).await?,
-            sent_answer: Some(self.sent_answers.answer(opening.run.stream_id, opening.parts)),
+            sent_answer: Some(self.sent_answers.answer(cx, opening.run, opening.parts)),
         };
-        Ok(Box::new(ResponsesWriter::new(opening.run, echo, options, cx.engine.settings.exposure)))
+        Ok(Box::new(ResponsesWriter::new(
+            opening.run,
+            echo,
+            options,
+            cx.engine.settings().exposure,
+        )))
     }
 }
 
@@ -229,7 +236,7 @@ impl Face for Responses {
 const PREVIOUS: &str = "previous_response_id";
 
 fn unknown_previous(id: &str) -> Fault {
-    let wrong = DecodeError::value(PREVIOUS, format!("no response {id:?} is kept"));
+    let wrong = DecodeError::value(PREVIOUS, format!("no response {id:?} is stored"));
     invalid(&wrong).with_detail(errors::CODE, "previous_response_not_found")
 }
 
@@ -245,7 +252,7 @@ fn stream_of(id: &str) -> Option<Uuid> {
 
 /// The members of a run's request that its answer repeats.
 async fn echo_of(cx: &FaceContext, run: &Run) -> Result<Echo, Fault> {
-    let body = cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    let body = cx.engine.store().body(run.stream_id).await.map_err(journal_fault)?;
     let echo = |body: &[u8]| std::str::from_utf8(body).map(|body| Echo::of(cx, body)).ok();
     Ok(body.and_then(|body| echo(&body)).unwrap_or_default())
 }

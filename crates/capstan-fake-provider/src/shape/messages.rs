@@ -48,7 +48,7 @@ fn usage(question: &Question, output_tokens: usize) -> Value {
     "output_tokens": output_tokens, "service_tier": "standard" })
 }
 
-/// The frames so far, and the block that is open: its index, what it is, and of which part.
+/// The frames so far, and the open block: its index, its kind and its part.
 struct Blocks {
     frames: Vec<Frame>,
     open: Option<(usize, &'static str, Part)>,
@@ -164,7 +164,7 @@ pub(super) fn collected(question: &Question, output: &Output) -> Value {
     "stop_details": stop_details(answer), "usage": usage(question, output.tokens()) })
 }
 
-/// Anthropic's errors have only types, and texts of their own; clients match both.
+/// Anthropic's errors have types and own texts; clients match both.
 pub(super) fn error(complaint: &Complaint) -> Value {
     let kind = match (complaint.status, complaint.code) {
         (401, _) => "authentication_error",

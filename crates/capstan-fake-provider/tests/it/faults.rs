@@ -41,7 +41,7 @@ async fn a_fault_strikes_by_the_number_of_the_call_and_by_the_name_of_the_model(
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_changed_while_it_runs() {
+async fn faults_can_be_changed_at_run_time() {
     let provider = start(Script::default()).await;
     let put = |rules: &'static str| {
         client().put(format!("{}/fake/faults", provider.url())).body(rules).send()
@@ -69,7 +69,7 @@ async fn what_goes_wrong_is_changed_while_it_runs() {
 }
 
 #[tokio::test]
-async fn a_stream_breaks_after_as_many_tokens_as_it_is_told() {
+async fn a_stream_breaks_after_the_configured_tokens() {
     let said: String = Answer::default().text.split_inclusive(' ').take(3).collect();
     for (fault, ends_well) in [
         (Fault::ResetMidStream, false),
@@ -115,7 +115,7 @@ async fn before_the_headers_a_connection_is_refused_reset_or_closed() {
 }
 
 #[tokio::test]
-async fn who_hangs_up_is_on_record() {
+async fn a_client_that_closes_is_recorded() {
     for fault in
         [Fault::Silent, Fault::StallMidStream, Fault::SlowFirstToken, Fault::PingsMidStream]
     {

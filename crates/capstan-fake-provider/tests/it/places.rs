@@ -56,7 +56,7 @@ async fn a_stream_breaks_in_the_place_that_is_named() {
 }
 
 #[tokio::test]
-async fn what_a_place_has_before_it_is_there_and_what_comes_after_it_is_not() {
+async fn a_stream_ends_exactly_at_its_place() {
     let provider = start(thoughtful()).await;
     let body = broken(&provider, PATHS[2], "after-thinking").await;
     assert!(body.contains("signature_delta") && body.contains("redacted_thinking"), "{body}");

@@ -104,7 +104,7 @@ async fn signed_thinking_has_to_come_back_byte_for_byte_and_in_its_place() {
 }
 
 #[tokio::test]
-async fn a_stream_says_the_same_as_a_document() {
+async fn a_stream_has_the_content_of_a_document() {
     let answer = Answer { reasoning: None, redacted: false, ..thoughtful(None) };
     let provider = start(writer(answer)).await;
     let (_, called) = document(&provider, PATHS[2], &first_turn()).await;
@@ -189,7 +189,7 @@ async fn chat_shows_what_a_model_thinks_and_custom_calls() {
 }
 
 #[tokio::test]
-async fn ids_repeat_for_a_repeated_call_unless_the_script_says_otherwise() {
+async fn ids_of_a_repeated_call_repeat_by_default() {
     for is_unique in [false, true] {
         let script = Script { unique_ids: is_unique, ..writer(thoughtful(None)) };
         let provider = start(script).await;
@@ -227,7 +227,7 @@ async fn a_refusal_ends_with_its_category() {
 }
 
 #[tokio::test]
-async fn what_is_no_call_of_a_model_is_answered_and_on_record() {
+async fn other_requests_than_model_calls_are_answered_and_recorded() {
     let provider = start(Script { models: vec!["claude-big-5".into()], ..Script::default() }).await;
     let url = |path: &str| format!("{}{path}", provider.url());
     let tokens: Value = client()

@@ -30,7 +30,7 @@ pub(crate) struct InFlight {
 }
 
 impl Activity {
-    /// Whether a request is under way.
+    /// Whether a request is in flight.
     pub(crate) fn is_busy(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) > 0
     }

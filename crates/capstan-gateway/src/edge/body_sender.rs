@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_goes_over_whole_whatever_its_pieces_and_however_little_is_taken_at_once() {
+    async fn a_body_arrives_whole_in_any_pieces() {
         let sizes = [0, 1, 15, 16, 255, 9_000, 0, 70_000].into_iter().chain([3; 40]);
         let pieces: Vec<Bytes> =
             sizes.zip(b'a'..).map(|(size, byte)| vec![byte; size].into()).collect();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_hangs_up_is_noticed_and_whoever_asks_ahead_is_not_lost() {
+    async fn a_closed_peer_is_noticed_and_pipelined_requests_are_kept() {
         let (peer, socket): (DuplexStream, DuplexStream) = duplex(64);
         let mut socket = Socket::new(socket, Handover::default());
         let lasting = || Body::from_stream(stream::pending::<io::Result<Bytes>>());

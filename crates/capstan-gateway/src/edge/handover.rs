@@ -96,7 +96,7 @@ struct State {
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// hyper has the response.
+    /// hyper has got the response.
     #[default]
     Offered,
     /// hyper has taken the head and polled the body.
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_becomes_of_a_connection_is_what_its_request_says() {
+    fn the_request_decides_about_the_connection() {
         let after = |method: &str, version, connection: &str| {
             let request =
                 Request::builder().method(method).version(version).header(CONNECTION, connection);

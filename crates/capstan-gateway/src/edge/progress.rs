@@ -107,32 +107,32 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_is_not_taken_is_given_up_and_one_that_waits_is_not() {
-        let (tell, steps) = mpsc::unbounded_channel();
+        let (step_sender, steps) = mpsc::unbounded_channel();
         let (done, began) = (tokio::spawn(until_stalled(TIMEOUT, work(steps))), Instant::now());
         tokio::time::sleep(10 * TIMEOUT).await;
         assert!(!done.is_finished(), "nothing was there to take");
         for _ in 0..10 {
-            assert!(tell.send(Step::Piece).is_ok());
+            assert!(step_sender.send(Step::Piece).is_ok());
             tokio::time::sleep(TIMEOUT - Duration::from_secs(1)).await;
         }
         assert!(!done.is_finished(), "each piece was taken in time");
-        assert!(tell.send(Step::Nothing).is_ok());
+        assert!(step_sender.send(Step::Nothing).is_ok());
         tokio::time::sleep(10 * TIMEOUT).await;
         assert!(!done.is_finished());
         let before = began.elapsed();
-        assert!(tell.send(Step::Piece).is_ok());
+        assert!(step_sender.send(Step::Piece).is_ok());
         assert!(!done.await.unwrap());
         assert_eq!(began.elapsed() - before, TIMEOUT);
     }
 
     #[tokio::test(start_paused = true)]
     async fn work_that_ends_is_done_and_without_an_end_of_patience_it_lasts() {
-        let (tell, steps) = mpsc::unbounded_channel();
+        let (step_sender, steps) = mpsc::unbounded_channel();
         let done = tokio::spawn(until_stalled(Duration::ZERO, work(steps)));
-        assert!(tell.send(Step::Piece).is_ok());
+        assert!(step_sender.send(Step::Piece).is_ok());
         tokio::time::sleep(100 * TIMEOUT).await;
         assert!(!done.is_finished());
-        assert!(tell.send(Step::Done).is_ok());
+        assert!(step_sender.send(Step::Done).is_ok());
         assert!(done.await.unwrap());
     }
 }

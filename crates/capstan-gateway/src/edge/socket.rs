@@ -1,5 +1,5 @@
-//! A connection's socket, shared in turn by hyper and `body_sender`. Bytes that one of them read
-//! too early are kept for the next.
+//! A connection's socket. hyper and `body_sender` use it in turn. Bytes that one of them read too
+//! early are stored for the next one.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

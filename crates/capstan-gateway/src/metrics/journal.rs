@@ -1,4 +1,4 @@
-//! How the journal feels, for Prometheus: what it takes and keeps, and how long it took no writes.
+//! Metrics of the journal: its size, its writes, and the time in which it accepted none.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 
-/// How often the time in which it takes no writes is counted.
+/// How often the time without writes is counted.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Taken from the store when they are asked for.
+/// Gauges and counters that are read from the store when Prometheus asks.
 pub(crate) struct JournalMetrics {
     is_well: Gauge,
     is_low_on_space: Gauge,
@@ -46,7 +46,7 @@ impl JournalMetrics {
         let streams = gauge("journal_streams", "Streams in the journal");
         let damaged = gauge("journal_damaged", "Damaged pieces found since the start");
         let own_runs = gauge("cluster_runs", "Runs of this process, if several share the journal");
-        let peers = gauge("cluster_peers", "Other live processes that share the journal");
+        let peers = gauge("cluster_peers", "Other live gateways that share the journal");
         let followed = gauge("cluster_followed", "Streams of other processes with a viewer here");
         let unanswered =
             gauge("cluster_unanswered", "Queries that the database has not answered yet");
@@ -78,7 +78,7 @@ impl JournalMetrics {
         }
     }
 
-    /// Asks the store.
+    /// Reads the store's figures.
     pub(crate) fn ask(&self, store: &dyn Store) {
         let Stats {
             disk_bytes,
@@ -113,7 +113,7 @@ impl JournalMetrics {
         }
     }
 
-    /// Counts the time in which the store takes no writes, as long as it is awaited.
+    /// Counts the time in which the store accepts no writes. Runs until it is dropped.
     pub(crate) async fn watch(&self, store: &dyn Store) {
         let mut health = store.health();
         while health.wait_for(|health| *health != Health::Well).await.is_ok() {

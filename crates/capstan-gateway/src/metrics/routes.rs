@@ -1,4 +1,5 @@
-//! What is counted of routes: by route and member, which are as many as the configuration names.
+//! Metrics of routes, by route and member. Both come from the configuration, so their number is
+//! bounded.
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ struct Called {
 
 type Times = Family<Member, Histogram, fn() -> Histogram>;
 
-/// The numbers of all routes.
+/// The metrics of all routes.
 pub(crate) struct RouteMetrics {
     calls: Family<Called, Counter>,
     fallbacks: Family<Member, Counter>,
@@ -63,7 +64,7 @@ impl RouteMetrics {
         Self { calls, fallbacks, first_token, rate, breaker }
     }
 
-    /// A call is over; `tokens` are those of its answer, if they were counted.
+    /// Counts a finished call. `tokens` is the usage of its answer, if it is known.
     pub(crate) fn call_ended(&self, route: &str, call: &CallEnded, tokens: Option<u64>) {
         let member = Member { route: route.to_owned(), member: call.member.to_string() };
         let called = Called {
@@ -85,8 +86,8 @@ impl RouteMetrics {
         }
     }
 
-    /// How the members of a route stand now.
-    pub(crate) fn stand(&self, route: &str, members: &[MemberState]) {
+    /// Sets the present state of a route's members.
+    pub(crate) fn set_states(&self, route: &str, members: &[MemberState]) {
         for state in members {
             let member = Member { route: route.to_owned(), member: state.name.to_string() };
             let value = match state.breaker {

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Numbers, PER_PACKET, said};
+use super::{Numbers, PER_PACKET, text_of};
 use crate::face::FaceContext;
 use crate::face::post;
 use crate::face::reader::{self, Collected, ViewerKind};
@@ -84,7 +84,7 @@ struct Params {
     wait: Option<u64>,
 }
 
-/// A broken agent is somebody else's server.
+/// A broken agent counts as another server's failure.
 pub(super) fn status_of(entry: &Entry) -> u16 {
     if entry.kind == FaultKind::AgentExecutionError { 555 } else { entry.status }
 }
@@ -111,7 +111,7 @@ pub(super) fn for_tenants(face: Arc<Numbers>) -> Routes<FaceContext> {
         .start("/v1/numbers", face.clone(), &POST)
         .get(
             "/v1/numbers/{id}",
-            handler(face.clone(), |a, c, f, i, r| Box::pin(look(a, c, f, i, r))),
+            handler(face.clone(), |a, c, f, i, r| Box::pin(read(a, c, f, i, r))),
             &GET,
         )
         .post(
@@ -142,8 +142,8 @@ pub(super) fn open() -> Routes<FaceContext> {
     Routes::default().get("/v1/numbers/card", card, &CARD)
 }
 
-/// A run by its own id: as it stands, from a number on, or after a wait.
-async fn look(
+/// A run by its id: its present state, the events after a number, or the same after a wait.
+async fn read(
     cx: FaceContext,
     caller: Caller,
     face: Arc<Numbers>,
@@ -168,7 +168,7 @@ async fn look(
                 };
                 post::watch(&cx, &*face, opening).await
             }
-            (None, _) => Ok(told(&reader::collect_so_far(&cx, &run).await?)),
+            (None, _) => Ok(collected(&reader::collect_so_far(&cx, &run).await?)),
         }
     };
     answered.await.map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Viewer(&parts)))
@@ -177,10 +177,10 @@ async fn look(
 async fn batch(cx: &FaceContext, run: &Run, after: u64, wait: Duration) -> Result<Response, Fault> {
     let batch = reader::poll(cx, run, after, wait).await?;
     let packets = batch.frames.iter().filter_map(sse::decode_packet);
-    let said: Vec<String> = packets.map(|packet| said(&packet.payload)).collect();
-    let told =
-        json!({ "said": said, "is_up_to_date": batch.is_up_to_date, "is_over": batch.is_over });
-    let mut response = Json(told).into_response();
+    let items: Vec<String> = packets.map(|packet| text_of(&packet.payload)).collect();
+    let body =
+        json!({ "said": items, "is_up_to_date": batch.is_up_to_date, "is_over": batch.is_over });
+    let mut response = Json(body).into_response();
     response.headers_mut().insert("numbers-next", HeaderValue::from(batch.last * PER_PACKET));
     Ok(response)
 }
@@ -196,7 +196,7 @@ async fn stop(
     let stopped = async {
         let run = lookup::by_stream(&cx.engine, &caller.tenant, stream_of(&id)).await?;
         let run = stopping::stop(&cx.engine, run, &caller).await?;
-        Ok(told(&reader::collect_so_far(&cx, &run).await?))
+        Ok(collected(&reader::collect_so_far(&cx, &run).await?))
     };
     stopped.await.map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Viewer(&parts)))
 }
@@ -212,13 +212,13 @@ async fn chat(
     let answered = async {
         let newest = lookup::newest(&cx.engine, &caller.tenant, NameKind::Chat, &chat).await?;
         let run = newest.ok_or_else(|| Fault::new(FaultKind::StreamNotFound))?;
-        Ok(told(&reader::collect_so_far(&cx, &run).await?))
+        Ok(collected(&reader::collect_so_far(&cx, &run).await?))
     };
     answered.await.map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Viewer(&parts)))
 }
 
 /// A run in one object.
-pub(super) fn told(whole: &Collected) -> Response {
+pub(super) fn collected(whole: &Collected) -> Response {
     let status = match (whole.state, whole.run.reason.as_deref()) {
         (RunState::Running, _) => "running",
         (RunState::Waiting, _) => "waiting",

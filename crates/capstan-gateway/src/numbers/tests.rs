@@ -1,4 +1,4 @@
-//! What the face for tests proves of the seam: everything here is its own folder and one row.
+//! Shows with the face for tests that a face needs only its own folder and one row.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use tower::ServiceExt as _;
 use crate::settings::Limits;
 use crate::{Gateway, KeyHash, Service, Settings, Tenant, Tenants};
 
-/// Says what it was given.
+/// An agent that repeats its input.
 struct Parrot;
 
 #[async_trait]
@@ -41,7 +41,7 @@ impl World {
         Self { journal: "memory:".into(), settings }
     }
 
-    /// A process's life over the one journal.
+    /// Starts a gateway over the one journal.
     async fn life(&self) -> Service {
         let store = open(&self.journal, Durability::default()).unwrap();
         let journal = Journal::new(store, TailLimits::default());
@@ -81,7 +81,7 @@ async fn send(
     router.clone().oneshot(request(method, uri, headers, body)).await.unwrap()
 }
 
-/// Asks for a stream.
+/// Requests a stream.
 async fn ask(router: &Router, text: &str) -> Response {
     let question = json!({ "chat": "c", "text": text, "stream": true });
     send(router, "POST", "/v1/numbers", &[], &question).await
@@ -131,7 +131,7 @@ async fn a_repeat_attaches_by_its_body_and_a_number_reads_on_without_a_preamble(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_was_given_starts_once_and_its_conflict_has_the_faces_words() {
+async fn a_given_key_starts_once_and_conflicts_in_the_faces_form() {
     let router = plain().await;
     let key = [("numbers-key", "k1")];
     let question = json!({ "text": "/echo one" });
@@ -143,12 +143,12 @@ async fn a_key_that_was_given_starts_once_and_its_conflict_has_the_faces_words()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_wait_is_the_gateways_where_nobody_comes_back() {
+async fn the_gateway_waits_where_no_client_comes_back() {
     let router = plain().await;
     let told = text(ask(&router, "/flaky 2 --wait 30").await).await;
     assert!(told.contains("WARNING "), "{told}");
     assert!(told.ends_with("=completed\nover\n"), "{told}");
-    // The same in one object.
+    // The same run as one object.
     let whole =
         send(&router, "POST", "/v1/numbers", &[], &json!({ "text": "/flaky 2 --wait 30" })).await;
     assert!(!header(&whole, "x-stream-id").is_empty());
@@ -156,7 +156,7 @@ async fn a_long_wait_is_the_gateways_where_nobody_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_ends_cleanly_and_the_next_life_goes_on_unasked() {
+async fn a_drain_ends_cleanly_and_the_next_process_continues() {
     let folder = tempfile::tempdir().unwrap();
     let journal = format!("disk:{}", folder.path().display());
     let world = World { journal, settings: Settings::default() };
@@ -179,7 +179,7 @@ async fn a_drain_ends_cleanly_and_the_next_life_goes_on_unasked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_is_broken_in_its_own_words_and_a_body_lasts_as_long_as_it_may() {
+async fn heartbeats_and_body_duration_are_the_faces() {
     let router = plain().await;
     let began = tokio::time::Instant::now();
     let question = json!({ "text": "/hang", "stream": true });
@@ -195,7 +195,7 @@ async fn silence_is_broken_in_its_own_words_and_a_body_lasts_as_long_as_it_may()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_is_told_whole_in_every_state() {
+async fn a_run_is_collected_in_every_state() {
     let router = plain().await;
     let done =
         object(send(&router, "POST", "/v1/numbers", &[], &json!({ "text": "/echo hi" })).await)
@@ -203,7 +203,7 @@ async fn a_run_is_told_whole_in_every_state() {
     assert_eq!((&done["status"], &done["text"]), (&json!("completed"), &json!("hi")));
     let id = done["id"].as_str().unwrap();
     assert_eq!(object(get(&router, &format!("/v1/numbers/{id}")).await).await, done);
-    // Its own status, in its own shape; whoever looks later is told of the run all the same.
+    // A failure has the face's own status and form. Later requests still get the run.
     let failed = send(&router, "POST", "/v1/numbers", &[], &json!({ "text": "/panic" })).await;
     assert_eq!(failed.status().as_u16(), 555);
     let id = format!("num_{}", header(&failed, "x-stream-id"));
@@ -218,7 +218,7 @@ async fn a_run_is_told_whole_in_every_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_poll_brings_what_there_is_or_what_comes_or_nothing() {
+async fn a_long_poll_returns_existing_or_new_events_or_none() {
     let router = plain().await;
     let uri = format!("/v1/numbers/{}", id_of(&ask(&router, "/tokens 3 --delay 10s").await));
     let began = tokio::time::Instant::now();
@@ -256,7 +256,8 @@ async fn the_body_names_the_agent_the_parameters_and_the_line_of_answers() {
     assert_eq!(said, "a");
     let (second, said) = say("b", &first).await;
     assert_eq!(said, "a a|Some(0.5) b");
-    // Another branch from the first, and on from the second: neither hears of the other.
+    // Another branch from the first turn, and one from the second. Neither gets the other's
+    // messages.
     assert_eq!(say("c", &first).await.1, "a a|Some(0.5) c");
     let (_, said) = say("d", &second).await;
     assert_eq!(said, "a a|Some(0.5) b a a|Some(0.5) b|Some(0.5) d");

@@ -1,5 +1,4 @@
-//! The mark of a request that another process has passed on: `<time>.<HMAC-SHA256 in hex>`, signed
-//! with the store's own secret.
+//! The mark of a forwarded request: `<time>.<HMAC-SHA256 in hex>`, signed with the store's secret.
 
 use axum::extract::Request;
 use capstan_protocol::{Fault, FaultKind, Timestamp};
@@ -12,17 +11,17 @@ use capstan_engine::faults::journal_fault;
 
 pub(super) const HEADER: HeaderName = HeaderName::from_static("capstan-passed-on");
 
-/// How old a mark may be, and how much the clocks of two processes may differ.
+/// The greatest age of a mark, clock differences between gateways included.
 const VALID_SECONDS: i64 = 60;
-/// Keeps this signature apart from anything else that the secret may ever sign.
+/// Separates these signatures from others with the same secret.
 const PURPOSE: &[u8] = b"capstan passed on 1";
 
 pub(super) struct Marks(Hmac<Sha256>);
 
 impl Marks {
-    /// Those of the store that the gateway uses.
+    /// The marks of the store that the gateway uses.
     pub(super) async fn of(engine: &Engine) -> Result<Self, Fault> {
-        let secret = engine.journal.store().secret().await.map_err(journal_fault)?;
+        let secret = engine.store().secret().await.map_err(journal_fault)?;
         Self::new(secret.as_bytes())
     }
 
@@ -39,7 +38,7 @@ impl Marks {
         HeaderValue::try_from(format!("{at}.{hex}")).unwrap_or(HeaderValue::from_static("-"))
     }
 
-    /// Whether a process of this store has made it for this request, a moment ago.
+    /// Whether a gateway of this store made the mark for this request within the valid time.
     pub(super) fn is_ours(
         &self,
         mark: &HeaderValue,
@@ -59,7 +58,7 @@ impl Marks {
         read().unwrap_or(false)
     }
 
-    /// Each part with its length before it, so that no two requests are signed as the same bytes.
+    /// Each part is preceded by its length, so that no two requests have the same signed bytes.
     fn signed(&self, at: i64, tenant: &str, request: &Request) -> Hmac<Sha256> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         let mac = self.0.clone().chain_update(PURPOSE).chain_update(at.to_be_bytes());
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mark_is_nobodys() {
+    fn an_invalid_mark_is_refused() {
         let (marks, now) = (Marks::new(&[7; 32]).unwrap(), Timestamp::from_micros(0));
         for mark in [
             &b""[..],

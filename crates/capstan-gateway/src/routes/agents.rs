@@ -1,4 +1,4 @@
-//! `GET /v1/agents`: which agents there are, in the order of the configuration.
+//! `GET /v1/agents`: lists the agents, in the order of the configuration.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,7 +11,7 @@ use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 pub(crate) const LIST: Row = Row {
     tag: &Tag::RUNS,
     summary: "List the agents",
-    says: "The default agent stands first. It answers whatever names no other.",
+    says: "The default agent is first. It answers requests that name no agent.",
     answers: &[Answer::ok("The agents.", &[Content::Json(model::<AgentList<'_>>)])],
     ..Row::NONE
 };

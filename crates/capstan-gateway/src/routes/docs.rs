@@ -1,4 +1,4 @@
-//! `/openapi.json` for machines, `/docs` for people: the same description of the routes.
+//! `/openapi.json` and `/docs`: the description of the routes, for machines and for people.
 
 use std::sync::OnceLock;
 
@@ -38,10 +38,10 @@ pub(crate) const STYLE: Row = Row {
     ..Row::NONE
 };
 
-/// The description, as the router makes it of all routes.
+/// Builds the OpenAPI document from all routes.
 pub(crate) type Document = fn() -> Value;
 
-/// Neither depends on the settings, so each is made once.
+/// Neither depends on the settings, so each is built once.
 static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
 static PAGE_TEXT: OnceLock<Bytes> = OnceLock::new();
 

@@ -1,4 +1,4 @@
-//! `/v1/errors` for machines, `/errors/<slug>` for people.
+//! `/v1/errors` and `/errors/<slug>`: the fault catalogue, for machines and for people.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ use capstan_kit::openapi::{self, Answer, Content, Row, Tag, model};
 pub(crate) const LIST: Row = Row {
     tag: &Tag::FAULTS,
     summary: "Read the catalogue",
-    says: "Every kind of fault: its codes, its status, what it means and what to do.",
+    says: "Every kind of fault: codes, status, meaning and remedy.",
     answers: &[Answer::ok("The kinds of fault.", &[Content::Json(model::<Vec<Entry>>)])],
     ..Row::NONE
 };
@@ -31,7 +31,7 @@ pub(crate) const PAGE: Row = Row {
     ..Row::NONE
 };
 
-/// Made once: anybody may ask for it.
+/// Encoded once, because every client may request it.
 static TEXT: LazyLock<Bytes> =
     LazyLock::new(|| serde_json::to_vec(CATALOGUE).unwrap_or_default().into());
 

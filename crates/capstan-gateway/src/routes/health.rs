@@ -1,4 +1,4 @@
-//! How the server feels: `/health`, `/livez`, `/readyz`, `/metrics`, and a plain page at `/`.
+//! Health: `/health`, `/livez`, `/readyz`, `/metrics`, and a plain page at `/`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::refusal::Refusal;
 use capstan_engine::Engine;
 use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 
-/// How the server feels, for whoever watches it.
+/// The state of the health routes.
 #[derive(Clone)]
 pub(crate) struct Monitor {
     pub(crate) engine: Engine,
@@ -28,7 +28,7 @@ pub(crate) struct Monitor {
 
 pub(crate) const HEALTH: Row = Row {
     tag: &Tag::SERVER,
-    summary: "How the server feels",
+    summary: "The health of the server",
     says: "The data contract's health check. It answers 200 as long as the process can answer; \
      its `status` tells the rest.",
     answers: &[Answer::ok("How it feels.", &[Content::Json(model::<HealthCheckResponse>)])],
@@ -38,8 +38,8 @@ pub(crate) const HEALTH: Row = Row {
 pub(crate) const LIVE: Row = Row {
     tag: &Tag::SERVER,
     summary: "Is the process alive?",
-    says: "For whoever restarts it. It is not if its journal cannot mend itself; the process ends \
-     by itself then.",
+    says: "For programs that restart the server. It fails if the journal cannot recover; the \
+     process then ends.",
     answers: &[Answer::ok("It is.", &[])],
     faults: &[FaultKind::JournalUnavailable],
     ..Row::NONE
@@ -48,9 +48,8 @@ pub(crate) const LIVE: Row = Row {
 pub(crate) const READY: Row = Row {
     tag: &Tag::SERVER,
     summary: "Does it take new runs?",
-    says: "For whoever sends it requests. It does not while it drains, and while its journal \
-     takes no writes or its disk is nearly full; \
-        streams that are there are served nevertheless.",
+    says: "For load balancers. It fails while the server drains, and while its journal accepts no \
+     writes or its disk is nearly full. Open streams are served nevertheless.",
     answers: &[Answer::ok("It does.", &[])],
     faults: &[FaultKind::ServiceUnavailable, FaultKind::JournalUnavailable],
     ..Row::NONE
@@ -59,8 +58,8 @@ pub(crate) const READY: Row = Row {
 pub(crate) const METRICS: Row = Row {
     tag: &Tag::SERVER,
     summary: "Metrics",
-    says: "For loopback, or whoever sends the metrics key, or the key of an operator who may \
-     `look`, as `Authorization: Bearer`.",
+    says: "For loopback, and for callers that send the metrics key, or the key of an operator with \
+     the right `look`, as `Authorization: Bearer`.",
     answers: &[Answer::ok("In the text format of OpenMetrics.", &[Content::Text(METRICS_TYPE)])],
     ..Row::NONE
 };
@@ -69,7 +68,7 @@ const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// The data contract's health check.
 pub(crate) async fn health(State(monitor): State<Monitor>) -> Json<HealthCheckResponse> {
-    let status = match (monitor.engine.draining.is_cancelled(), monitor.engine.unready()) {
+    let status = match (monitor.engine.is_draining(), monitor.engine.unready()) {
         (true, _) => HealthStatus::Maintenance,
         (false, Some(_)) => HealthStatus::Degraded,
         (false, None) => HealthStatus::Ok,
@@ -82,21 +81,21 @@ pub(crate) async fn health(State(monitor): State<Monitor>) -> Json<HealthCheckRe
     })
 }
 
-/// The process is alive, and what fails in it can mend itself.
+/// Whether the process is alive and can recover from its failures.
 pub(crate) async fn live(State(monitor): State<Monitor>) -> Result<StatusCode, Refusal> {
-    if monitor.engine.broken.is_cancelled() {
+    if monitor.engine.is_broken() {
         Err(FaultKind::JournalUnavailable.into())
     } else {
         Ok(StatusCode::OK)
     }
 }
 
-/// The process takes new runs.
+/// Whether the process accepts new runs.
 pub(crate) async fn ready(State(monitor): State<Monitor>) -> Result<StatusCode, Refusal> {
     monitor.engine.unready().map_or(Ok(StatusCode::OK), |fault| Err(fault.into()))
 }
 
-/// For loopback, or whoever has the metrics key or is an operator that may look.
+/// For loopback, and for callers with the metrics key or an operator's key.
 pub(crate) async fn metrics(
     State(monitor): State<Monitor>,
     peer: Option<Extension<ConnectInfo<SocketAddr>>>,
@@ -105,16 +104,16 @@ pub(crate) async fn metrics(
 ) -> Result<Response, Refusal> {
     monitor.access.check_monitor(peer, &uri, &headers)?;
     monitor.engine.observed().await;
-    monitor.metrics.journal.ask(&**monitor.engine.journal.store());
+    monitor.metrics.journal.ask(&**monitor.engine.store());
     monitor
         .engine
         .agents()
-        .for_each(|named| monitor.metrics.routes.stand(&named.name, &named.agent.members()));
+        .for_each(|named| monitor.metrics.routes.set_states(&named.name, &named.agent.members()));
     monitor.metrics.read(&monitor.engine);
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], monitor.metrics.encode()).into_response())
 }
 
-/// What a browser sees of a console that was not built.
+/// The page if the console was not built.
 pub(crate) fn no_console() -> Response {
     html::page(
         "Capstan: console",
@@ -125,7 +124,7 @@ pub(crate) fn no_console() -> Response {
     )
 }
 
-/// What a browser sees.
+/// The plain page.
 pub(crate) fn page() -> Response {
     html::page(
         "Capstan",

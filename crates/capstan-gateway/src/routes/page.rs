@@ -1,5 +1,5 @@
-//! The page at `/`, from files that the gateway's builder handed in; without them a plain one that
-//! says how to get it.
+//! The page at `/`, from files that the gateway's builder got. Without files, a plain page that
+//! says how to build them.
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 use capstan_console::Console;
 use capstan_kit::openapi::{self, Answer, Content, Row, Tag};
 
-/// The pages that the gateway's builder handed in.
+/// The files of the pages.
 #[derive(Clone)]
 pub(crate) struct Pages {
     pub(crate) assets: &'static [Asset],
@@ -38,7 +38,7 @@ pub(crate) const INDEX: Row = Row {
 pub(crate) const CONSOLE: Row = Row {
     tag: &Tag::CONSOLE,
     summary: "The console",
-    says: "The page for whoever looks after the runs, or a plain one where the build holds none.",
+    says: "The page for operators, or a plain one if the build has none.",
     headers: &[&openapi::KNOWN_TAG],
     answers: INDEX.answers,
     faults: &[FaultKind::RouteNotFound],
@@ -55,7 +55,7 @@ pub(crate) const CONSOLE_VIEW: Row = Row {
 pub(crate) const ASSET: Row = Row {
     tag: &Tag::SERVER,
     summary: "A file of the playground",
-    says: "Its name changes with its content, so that it may be kept for good.",
+    says: "Its name contains a hash of its content, so clients may cache it forever.",
     places: &[&openapi::FILE],
     answers: &[Answer::ok(
         "The file.",
@@ -72,8 +72,8 @@ pub(crate) const ASSET: Row = Row {
     ..Row::NONE
 };
 
-/// Nothing from elsewhere, nothing inline: text that an agent wrote cannot become script, style or
-/// a request.
+/// Allows nothing from other origins and nothing inline, so that an agent's text cannot become
+/// script, style or a request.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' \
  data:; media-src 'self' data:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
@@ -84,7 +84,7 @@ pub(crate) async fn index(State(pages): State<Pages>, headers: HeaderMap) -> Res
     find(&pages, "index.html").map_or_else(health::page, |asset| document(&pages, asset, &headers))
 }
 
-/// `/console`, and whatever stands below it: the page reads its own address.
+/// `/console` and all paths below it. The page reads its own address.
 pub(crate) async fn console(
     State(pages): State<Pages>,
     headers: HeaderMap,
@@ -120,7 +120,7 @@ fn find(pages: &Pages, path: &str) -> Option<Asset> {
     pages.assets.iter().find(|asset| asset.path == path).copied()
 }
 
-/// The file, compressed if the browser takes it so and there is a twin of it.
+/// The file, compressed if the browser accepts that and a compressed version exists.
 fn file(pages: &Pages, asset: Asset, asked: &HeaderMap, caching: &'static str) -> Response {
     let twin = find(pages, &format!("{}.gz", asset.path)).filter(|_| takes_gzip(asked));
     let fixed = |value: &'static str| HeaderValue::from_static(value);
@@ -139,7 +139,7 @@ fn file(pages: &Pages, asset: Asset, asked: &HeaderMap, caching: &'static str) -
     response
 }
 
-/// Whether `Accept-Encoding` names gzip, and not as something to be left out.
+/// Whether `Accept-Encoding` contains gzip, other than to exclude it.
 fn takes_gzip(headers: &HeaderMap) -> bool {
     let lists =
         headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());

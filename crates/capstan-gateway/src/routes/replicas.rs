@@ -1,4 +1,4 @@
-//! `GET /v1/replicas`: the processes that share the journal, for operators.
+//! `GET /v1/replicas`: lists the gateways that share the journal, for operators.
 
 use std::net::SocketAddr;
 
@@ -16,10 +16,9 @@ use capstan_kit::openapi::{Answer, Content, Row, Tag, model};
 pub(crate) const LIST: Row = Row {
     tag: &Tag::SERVER,
     summary: "The processes that share the journal",
-    says: "Who lives, since when, how many runs it works on, how many responses are open there, \
-     and how long its appends take. \
-        Empty if the journal is this process's alone. For loopback, or whoever \
-        sends the metrics key as `Authorization: Bearer`.",
+    says: "The gateways: their state and start, their runs and open responses, and the time of \
+     their appends. Empty if the journal belongs to one process only. For loopback, and for \
+     callers that send the metrics key as `Authorization: Bearer`.",
     answers: &[Answer::ok("The oldest lease first.", &[Content::Json(model::<ReplicaList>)])],
     faults: &[FaultKind::TenantUnauthorized, FaultKind::JournalUnavailable],
     ..Row::NONE
@@ -32,7 +31,7 @@ pub(crate) async fn list(
     headers: HeaderMap,
 ) -> Result<Json<ReplicaList>, Refusal> {
     access.check_monitor(peer, &uri, &headers)?;
-    let replicas = match access.engine.journal.store().cluster() {
+    let replicas = match access.engine.store().cluster() {
         Some(cluster) => cluster.replicas().await.map_err(journal_fault)?,
         None => Vec::new(),
     };

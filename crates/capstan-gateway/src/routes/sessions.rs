@@ -1,4 +1,4 @@
-//! `/v1/sessions/{id}`: what a conversation remembers, and how it is forgotten.
+//! `/v1/sessions/{id}`: reads and erases the stored turns of a conversation.
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
@@ -21,16 +21,15 @@ use capstan_kit::openapi::{self, Answer, Content, Does, Row, Tag, model};
 
 /// The most turns of a page.
 const PAGE: usize = 1000;
-/// And the most bytes of them, unless one alone has more.
+/// The most bytes of a page, unless a single turn is larger.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 pub(crate) const TURNS: Row = Row {
     tag: &Tag::SESSIONS,
     summary: "Read a session",
-    says: "Its turns, oldest first: the messages that each run added, and what it asks that \
-     nobody has answered yet. A turn is \
-        stored when its stream closes; one whose run failed or was stopped is partial, and is not \
-        sent to agents.",
+    says: "Its turns, oldest first: the messages that each run added, and its questions without an \
+     answer. A turn is stored when its stream closes. The turn of a run that failed or was stopped \
+     is partial, and agents do not get it.",
     places: &[&openapi::SESSION],
     query: Some(TurnParams::json_schema),
     answers: &[Answer::ok("The session.", &[Content::Json(model::<Session<'_>>)])],
@@ -61,20 +60,20 @@ pub(crate) const PURGE: Row = Row {
     ..Row::NONE
 };
 
-/// Another tenant's session answers exactly as an unknown one does.
+/// Another tenant's session gives the same answer as an unknown one.
 async fn check(engine: &Engine, caller: &Caller, id: &str) -> Result<(), Refusal> {
     check_id("the session's id", id)?;
-    let is_known = engine.journal.store().has_session(&caller.tenant, id).await?;
+    let is_known = engine.store().has_session(&caller.tenant, id).await?;
     is_known.then_some(()).ok_or_else(|| FaultKind::SessionNotFound.into())
 }
 
-/// Which page.
+/// The parameters of a page.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct TurnParams {
     /// The turn that the page follows: `next` of the page before.
     from: Option<u64>,
-    /// How many, 100 unless said and 1000 at most. A page may be shorter, since its size is
-    /// limited, too.
+    /// The number of turns: 100 by default, 1000 at most. A page may be shorter, because its size
+    /// is limited as well.
     limit: Option<usize>,
 }
 
@@ -87,9 +86,9 @@ pub(crate) async fn turns(
 ) -> Result<Response, Refusal> {
     check(&cx.engine, &caller, &id).await?;
     let (after, limit) = (params.from.unwrap_or(0), params.limit.unwrap_or(100).clamp(1, PAGE));
-    let store = cx.engine.journal.store();
-    // Before anything is read: many that read at once must not hold a page each.
-    let _one = cx.engine.limiter.cpu_offload.answer(&caller.tenant).await;
+    let store = cx.engine.store();
+    // Taken before anything is read, so that parallel requests do not hold a page each.
+    let _one = cx.engine.cpu_offload().answer(&caller.tenant).await;
     let page = store
         .turns(TurnRange {
             tenant: &caller.tenant,
@@ -100,8 +99,8 @@ pub(crate) async fn turns(
         })
         .await?;
     let bytes: usize = page.iter().map(StoredTurn::said_bytes).sum();
-    let mut load = cx.engine.limiter.load(&caller.tenant);
-    load.grow(bytes.saturating_mul(3), &cx.engine.settings.limits)?;
+    let mut load = cx.engine.reserve(&caller.tenant);
+    load.grow(bytes.saturating_mul(3))?;
     let last = page.last().map_or(after, |turn| turn.number);
     let has_more = !store
         .turns(TurnRange {
@@ -119,7 +118,7 @@ pub(crate) async fn turns(
     Ok(accounted_body::json(&Session { session_id: &id, turns, next }, load)?)
 }
 
-/// `DELETE /v1/sessions/{id}`: its runs are stopped, its turns and streams erased.
+/// `DELETE /v1/sessions/{id}`: stops its runs, and erases its turns and streams.
 pub(crate) async fn purge(
     State(cx): State<FaceContext>,
     Extension(caller): Extension<Caller>,
@@ -127,7 +126,7 @@ pub(crate) async fn purge(
 ) -> Result<Response, Refusal> {
     check_id("the session's id", &id)?;
     if let Err(unknown) = check(&cx.engine, &caller, &id).await {
-        let is_erased = cx.engine.erased.has(&caller.tenant, &id);
+        let is_erased = cx.engine.is_erased(&caller.tenant, &id);
         let fault = Fault::new(FaultKind::StreamExpired)
             .with_message("The session was erased a moment ago.");
         return Err(if is_erased { fault.into() } else { unknown });

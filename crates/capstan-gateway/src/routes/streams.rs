@@ -1,4 +1,4 @@
-//! `/v1/streams`: watch, list, page through, stop.
+//! `/v1/streams`: watches, lists, pages and stops streams.
 
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
@@ -22,29 +22,29 @@ use crate::refusal::Refusal;
 use capstan_engine::{cpu_offload, lookup, purge, stopping};
 use capstan_kit::openapi::{self, Answer, Content, Row, Tag, model};
 
-/// What these routes share.
+/// The state of these routes.
 #[derive(Clone)]
 pub(crate) struct Streams {
     pub(crate) cx: FaceContext,
     pub(crate) faces: Faces,
 }
 
-/// A page holds at most this many entries.
+/// The most entries of a page.
 const PAGE: usize = 1000;
-/// A page of packets holds at most this many bytes.
+/// The most bytes of a page of packets.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
-/// About what a run takes in a listing.
+/// The approximate size of a run in a list.
 const RUN_BYTES: usize = 1024;
 
-/// How to watch.
+/// The parameters of a viewer.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct WatchParams {
-    /// The profile of the packets; v1 unless said.
+    /// The profile of the packets; v1 by default.
     #[expect(dead_code, reason = "for the description: CAP reads it")]
     profile: Option<Profile>,
-    /// Read on after this packet, unless `Last-Event-ID` says where.
+    /// Begin after this packet, if there is no `Last-Event-ID`.
     after: Option<u64>,
-    /// The protocol in which the stream is told; cap unless said.
+    /// The protocol of the events; cap by default.
     #[serde(default)]
     #[schemars(schema_with = "capstan_faces::face_names")]
     face: Option<String>,
@@ -53,11 +53,10 @@ pub(crate) struct WatchParams {
 pub(crate) const WATCH: Row = Row {
     tag: &Tag::STREAMS,
     summary: "Watch a stream",
-    says: "Server-sent events, replayed from the start or read on after a cursor, then live until \
-     the stream ends. Any number of viewers may \
-        watch, an EventSource among them, whichever face the run was started through.\n\nIt only \
-        looks: a run that waits for its client \
-        is not armed, and leaving does not stop it.",
+    says: "Server-sent events, replayed from the start or from a cursor, then live until the \
+     stream ends. Any number of viewers may watch, also an EventSource, whichever protocol started \
+     the run.\n\nThe request only reads: it does not continue a run that waits for its client, and \
+     a closed connection does not stop the run.",
     places: &[&openapi::STREAM],
     query: Some(WatchParams::json_schema),
     headers: &[&openapi::CURSOR],
@@ -103,7 +102,7 @@ pub(crate) async fn watch(
     let opening =
         ViewRequest { run: &run, point, view: ViewerKind::Get, parts: &parts, posted: None };
     if face.has_all(&cx, &opening).await? {
-        // An EventSource stops at this.
+        // An EventSource does not reconnect after this status.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     Ok(post::watch(&cx, &**face, opening).await?)
@@ -111,16 +110,16 @@ pub(crate) async fn watch(
 
 fn unknown_face(faces: &Faces, name: &str) -> Fault {
     let known: Vec<&str> = faces.iter().map(|face| face.name()).collect();
-    let message = format!("face: {name:?} is none; there are {}", known.join(", "));
+    let message = format!("face: {name:?} is unknown; expected one of {}", known.join(", "));
     Fault::new(FaultKind::InvalidRequest).with_message(message)
 }
 
-/// Which page.
+/// The parameters of a page.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ListParams {
     /// Only streams that began before this one: `next` of the page before.
     before: Option<Uuid>,
-    /// How many, 100 unless said and 1000 at most.
+    /// The number of streams: 100 by default, 1000 at most.
     limit: Option<usize>,
 }
 
@@ -141,25 +140,25 @@ pub(crate) async fn list(
     Query(params): Query<ListParams>,
 ) -> Result<Response, Refusal> {
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
-    let _one = cx.engine.limiter.cpu_offload.answer(&caller.tenant).await;
-    let runs = cx.engine.journal.store().list(&caller.tenant, params.before, limit).await?;
+    let _one = cx.engine.cpu_offload().answer(&caller.tenant).await;
+    let runs = cx.engine.store().list(&caller.tenant, params.before, limit).await?;
     let next = runs.last().filter(|_| runs.len() == limit).map(|run| run.stream_id);
-    let mut load = cx.engine.limiter.load(&caller.tenant);
-    // Whose requests take all that they may can still see which to stop.
-    load.grow_beyond(runs.len().saturating_mul(RUN_BYTES), &cx.engine.settings.limits)?;
+    let mut load = cx.engine.reserve(&caller.tenant);
+    // Not limited by the tenant's memory: a tenant at its limit must still see which runs to stop.
+    load.grow_beyond(runs.len().saturating_mul(RUN_BYTES))?;
     Ok(accounted_body::json(
         &StreamPage { streams: runs.iter().map(Stream::from).collect(), next },
         load,
     )?)
 }
 
-/// Which page.
+/// The parameters of a page.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct PageParams {
     /// Only packets after this one: `next` of the page before.
     after: Option<u64>,
-    /// How many, 100 unless said and 1000 at most. A page may be shorter, since its size is
-    /// limited, too.
+    /// The number of packets: 100 by default, 1000 at most. A page may be shorter, because its size
+    /// is limited as well.
     limit: Option<usize>,
 }
 
@@ -189,16 +188,12 @@ pub(crate) async fn packets(
 ) -> Result<Response, Refusal> {
     let run = lookup::by_stream(&cx.engine, &caller.tenant, &id).await?;
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
-    let _one = cx.engine.limiter.cpu_offload.answer(&caller.tenant).await;
-    let frames = cx
-        .engine
-        .journal
-        .store()
-        .read(run.stream_id, params.after.unwrap_or(0), limit, PAGE_BYTES)
-        .await?;
-    let mut load = cx.engine.limiter.load(&caller.tenant);
+    let _one = cx.engine.cpu_offload().answer(&caller.tenant).await;
+    let frames =
+        cx.engine.store().read(run.stream_id, params.after.unwrap_or(0), limit, PAGE_BYTES).await?;
+    let mut load = cx.engine.reserve(&caller.tenant);
     let bytes: usize = frames.iter().map(|frame| frame.bytes.len()).sum();
-    load.grow(bytes.saturating_mul(3), &cx.engine.settings.limits)?;
+    load.grow(bytes.saturating_mul(3))?;
     let last = frames.last().map(|frame| frame.seq);
     let next = last.filter(|seq| *seq < run.last_seq);
     let answer = || {
@@ -209,10 +204,10 @@ pub(crate) async fn packets(
     Ok(cpu_offload::run(bytes, answer)?)
 }
 
-/// How to stop.
+/// The parameters of a stop.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct StopParams {
-    /// Erase the stream as well, for good.
+    /// Also erase the stream, for good.
     #[serde(default)]
     purge: bool,
 }
@@ -220,13 +215,13 @@ pub(crate) struct StopParams {
 pub(crate) const STOP: Row = Row {
     tag: &Tag::STREAMS,
     summary: "Stop a run",
-    says: "Answers when the stream is closed as `cancelled`; what the agent says later is \
-     dropped. A run that is over stays as it is. \
-        With `purge=true` its stream and its turn are erased as well; its key stays taken.",
+    says: "Answers when the stream is closed as `cancelled`. Later output of the agent is dropped. \
+     A run that has ended does not change. `purge=true` also erases its stream and its turn; its \
+     key stays in use.",
     places: &[&openapi::STREAM],
     query: Some(StopParams::json_schema),
     answers: &[Answer::ok(
-        "The run as it stands now, or stood last.",
+        "The run in its present or last state.",
         &[Content::Json(model::<Stream<'_>>)],
     )],
     faults: &[
@@ -238,8 +233,8 @@ pub(crate) const STOP: Row = Row {
     ..Row::NONE
 };
 
-/// `DELETE /v1/streams/{id}`: answers when the CLOSE is journalled; a finished run is unchanged.
-/// With `?purge=true` it is erased as well.
+/// `DELETE /v1/streams/{id}`: answers when the CLOSE is in the journal. A finished run does not
+/// change. `?purge=true` also erases it.
 pub(crate) async fn stop(
     State(Streams { cx, .. }): State<Streams>,
     Extension(caller): Extension<Caller>,

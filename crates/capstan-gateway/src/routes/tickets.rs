@@ -18,9 +18,8 @@ use capstan_kit::openapi::{self, Answer, Content, Does, Row, Tag, model};
 pub(crate) const ISSUE: Row = Row {
     tag: &Tag::STREAMS,
     summary: "Get a ticket for a stream",
-    says: "A browser's EventSource cannot send a key. A ticket stands in for it in the URL: it \
-     only reads, only this stream, and only for \
-        minutes.",
+    says: "A browser's EventSource cannot send a key. A ticket in the URL replaces the key: it is \
+     valid for minutes, for this stream, and for reading only.",
     places: &[&openapi::STREAM],
     answers: &[Answer {
         headers: &[&openapi::STREAM_TICKET],
@@ -41,10 +40,10 @@ pub(crate) async fn issue(
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
     let run = lookup::by_stream(&engine, &caller.tenant, &id).await?;
-    // Without tenants nobody needs one; it opens nothing that is not open.
+    // Without tenants a ticket is not necessary and gives no further access.
     let key = caller.key.clone().unwrap_or_else(|| KeyHash::of(""));
     let holder = Holder { tenant: &run.tenant, key: &key };
-    let ticket = Tickets::load(&engine).await?.issue(holder, run.stream_id, engine.wall.unset());
+    let ticket = Tickets::load(&engine).await?.issue(holder, run.stream_id, engine.wall().unset());
     let url = format!("/v1/streams/{}?ticket={}", run.stream_id, ticket.text);
     let answer = StreamTicket {
         stream_id: run.stream_id,

@@ -76,7 +76,7 @@ fn streamed_text(events: &[Value]) -> String {
 }
 
 #[tokio::test]
-async fn a_message_becomes_a_task_that_is_streamed_and_kept() {
+async fn a_message_becomes_a_stored_streamed_task() {
     let server = start(Settings::default()).await;
     let sent = json!({ "message": message("/echo Hello, world") });
     let told =
@@ -156,7 +156,7 @@ async fn a_failure_is_a_task_that_failed_in_words_and_in_types() {
 }
 
 #[tokio::test]
-async fn a_task_that_asks_goes_on_under_its_id_when_it_is_answered() {
+async fn an_answered_task_continues_under_its_id() {
     let server = start(Settings::default()).await;
     let asked =
         result(&server, "SendMessage", json!({ "message": message("/ask Paint it blue?") })).await
@@ -315,7 +315,7 @@ async fn a_version_that_is_not_spoken_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_card_is_kept_for_a_while_and_an_extended_one_is_of_its_version() {
+async fn cards_are_cacheable_and_extended_ones_have_their_version() {
     let server = start(Settings::default()).await;
     let card = server.get("/.well-known/agent-card.json").await;
     let header = |name: &str| card.headers()[name].to_str().unwrap().to_owned();
@@ -337,7 +337,7 @@ async fn a_card_is_kept_for_a_while_and_an_extended_one_is_of_its_version() {
 }
 
 #[tokio::test]
-async fn a_subscriber_has_the_text_so_far_and_then_what_comes() {
+async fn a_subscriber_gets_the_text_so_far_then_updates() {
     let server = start(Settings::default()).await;
     let mut live =
         stream(&server, "SendStreamingMessage", json!({ "message": message("/hang") })).await;
@@ -414,7 +414,7 @@ async fn http_and_json_say_the_same_without_envelopes() {
 /// Whoever subscribes while the task is cancelled sees its end, wherever between two looks the
 /// cancel comes.
 #[tokio::test]
-async fn a_subscription_that_races_a_cancel_is_told_the_end() {
+async fn a_subscription_that_races_a_cancel_gets_the_end() {
     for looks in 1..=2 {
         let store = crate::common::odd_store::OddStore::new().shared();
         let server = crate::common::serve_gateway(
@@ -490,7 +490,7 @@ async fn http_and_json_of_the_older_version_have_their_own_words() {
 }
 
 #[tokio::test]
-async fn whoever_has_a_key_is_told_of_the_other_agents() {
+async fn clients_with_a_key_learn_the_other_agents() {
     let tenants = vec![Tenant::new("acme", vec![KeyHash::of("key-a")])].into();
     let gateway = Gateway::new(crate::common::journal())
         .agent("demo", crate::common::demo())
@@ -557,7 +557,7 @@ async fn a_card_names_absolute_addresses_and_needs_no_key() {
 }
 
 #[tokio::test]
-async fn what_is_no_call_is_refused_in_json_rpc() {
+async fn an_invalid_call_is_refused_in_json_rpc() {
     let server = start(Settings::default()).await;
     let raw = client()
         .post(format!("{}{URL}", server.url))

@@ -94,7 +94,7 @@ fn old_message(text: &str, configuration: Value) -> Value {
 }
 
 #[tokio::test]
-async fn who_asks_with_its_message_is_told_of_every_end_with_its_token() {
+async fn a_config_in_a_message_is_notified_of_every_end() {
     let (receiver, mut seen) = receiver(204);
     let server = serve(crate::common::journal(), receiver, tenants()).await;
     let push = json!({ "url": "https://mine.example/a2a", "token": "t-1",
@@ -192,7 +192,7 @@ async fn a_tenant_opens_and_stops_its_deliveries_in_the_console() {
 }
 
 #[tokio::test]
-async fn a_task_that_goes_on_is_told_of_again() {
+async fn a_task_that_continues_is_notified_again() {
     let (receiver, mut seen) = receiver(204);
     let server = serve(crate::common::journal(), receiver, tenants()).await;
     let sent = old_message(
@@ -293,7 +293,7 @@ async fn configs_are_set_read_listed_and_deleted_in_both_versions_and_by_their_o
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_for_is_refused_and_a_task_has_its_bound() {
+async fn invalid_push_configs_are_refused_and_their_number_is_bounded() {
     let (receiver, _seen) = receiver(204);
     let server = serve(crate::common::journal(), receiver, tenants()).await;
     let sent = message("/hang", json!({ "returnImmediately": true }));
@@ -359,7 +359,7 @@ async fn a_delivery_outlives_a_restart_and_is_tried_again() {
 }
 
 #[tokio::test]
-async fn without_tenants_this_machine_is_told_on_this_machine_and_without_a_sender_nobody_is() {
+async fn without_tenants_push_goes_to_this_machine_only() {
     let (receiver, mut seen) = receiver(204);
     let server = serve(crate::common::journal(), receiver, Vec::new()).await;
     let card = async |server: &Server| {

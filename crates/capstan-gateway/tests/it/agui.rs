@@ -375,7 +375,7 @@ async fn tanstacks_join_replays_all_and_takes_cursors() {
 }
 
 #[tokio::test]
-async fn a_late_joiner_is_told_the_conversation_as_a_whole() {
+async fn a_late_joiner_gets_the_whole_conversation() {
     let server = start(Settings::default()).await;
     let mut input = input("/events");
     input["state"] = json!({ "n": 1 });
@@ -403,7 +403,7 @@ async fn a_late_joiner_is_told_the_conversation_as_a_whole() {
 }
 
 #[tokio::test]
-async fn a_run_that_waits_ends_in_run_error_and_goes_on_after_it() {
+async fn a_waiting_run_sends_run_error_and_continues_after_it() {
     let server = start(Settings::default()).await;
     let input = input("/flaky 1 --wait 6");
     let first = run(&server, &input).await;
@@ -560,7 +560,7 @@ async fn refusals_before_the_run_are_a_stream_of_one_run_error() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_and_who_may_not_ask_are_http_statuses() {
+async fn unreadable_and_unauthorised_requests_get_http_statuses() {
     let tenant = Tenant::new("acme", vec![KeyHash::of("key-a")]);
     let server = start(Settings { tenants: vec![tenant].into(), ..Settings::default() }).await;
     let key = [("authorization", "Bearer key-a")];
@@ -668,7 +668,7 @@ async fn events_are_counted_by_type_and_errors_by_code() {
 }
 
 #[tokio::test]
-async fn of_many_who_join_a_long_stream_one_reads_it() {
+async fn of_many_joiners_one_reads_the_stream() {
     const PACKETS: usize = 3000;
     let store = crate::common::odd_store::OddStore::new().shared();
     let gateway =

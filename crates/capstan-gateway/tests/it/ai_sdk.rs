@@ -128,7 +128,7 @@ async fn every_presentation_event_has_a_chunk_that_readers_know() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_in_types_and_then_as_a_sentence() {
+async fn a_failure_is_sent_typed_and_then_as_a_sentence() {
     let server = start(Settings::default()).await;
     let body_of = submit("c", "/fault rate_limit_exceeded --retry-after 7");
     let told = chunks(&body(post(&server, &body_of).await).await);
@@ -190,7 +190,7 @@ impl Agent for FailsOnce {
 }
 
 #[tokio::test]
-async fn what_failed_may_be_sent_again_and_is_then_one_run_again() {
+async fn a_failed_message_sent_again_is_one_new_run() {
     let timeouts = Timeouts { drain: Duration::ZERO, ..Timeouts::default() };
     let gateway = Gateway::new(journal()).agent("demo", FailsOnce(AtomicBool::new(true)));
     let server =
@@ -380,7 +380,7 @@ async fn a_question_is_a_call_whose_output_is_the_answer() {
 }
 
 #[tokio::test]
-async fn what_follows_a_result_of_the_agents_own_is_another_step() {
+async fn output_after_the_agents_own_result_is_a_new_step() {
     let server = start_clerk().await;
     let told = chunks(&body(post(&server, &submit("c", "look")).await).await);
     let all = types(&told);
@@ -412,7 +412,7 @@ async fn an_agent_of_its_own_has_chats_of_its_own() {
 }
 
 #[tokio::test]
-async fn refusals_are_sentences_for_people_and_problems_for_who_asks() {
+async fn refusals_are_sentences_or_problems_by_accept() {
     let limits = Limits { runs: 1, ..Limits::default() };
     let server = start(Settings { limits, ..Settings::default() }).await;
     let sentence = async |response: reqwest::Response| {
@@ -447,7 +447,7 @@ async fn refusals_are_sentences_for_people_and_problems_for_who_asks() {
 
 /// For clients that read a message as a stream of Durable Streams: they send no key there.
 #[tokio::test]
-async fn a_message_can_be_read_elsewhere_and_who_prefers_that_gets_no_body() {
+async fn a_message_is_readable_as_a_durable_stream_without_a_body() {
     let tenants = vec![Tenant::new("acme", vec![KeyHash::of("key-of-acme")])].into();
     let server = start(Settings { tenants, ..Settings::default() }).await;
     let key = ("authorization", "Bearer key-of-acme");

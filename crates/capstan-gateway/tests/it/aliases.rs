@@ -85,7 +85,7 @@ async fn aliases_are_listed_beside_their_agents() {
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_has_is_answered_with_those_that_look_like_it() {
+async fn an_unknown_name_is_answered_with_similar_ones() {
     let server = aliased().await;
     let near = "No agent is called \"gpt4o\". Did you mean \"gpt-4o\"?";
     let body = json!({ "model": "gpt4o", "messages": [{ "role": "user", "content": "Hi" }] });

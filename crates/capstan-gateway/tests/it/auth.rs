@@ -193,7 +193,7 @@ async fn a_token_ends_by_the_gateways_own_clock() {
 }
 
 #[tokio::test]
-async fn no_token_is_taken_for_the_tenant_of_those_who_show_nothing() {
+async fn no_token_becomes_the_tenant_without_credentials() {
     let issuer = Issuer::new();
     let any = || Some(jwt(&issuer, TokenTenants::Any(10)));
     let token = issuer.with("tenant", json!("local"));

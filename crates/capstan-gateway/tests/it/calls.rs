@@ -206,7 +206,7 @@ async fn a_chat_has_each_piece_of_each_call_once() {
 }
 
 #[tokio::test]
-async fn a_response_has_each_piece_once_and_goes_on_within_the_arguments() {
+async fn a_response_resumes_within_a_calls_arguments() {
     let (server, _) = serve().await;
     let told = post(&server, "/v1/responses", &response("traveller"), &[]).await;
     let id = format!("resp_{}", stream_of(&told).replace('-', ""));
@@ -247,7 +247,7 @@ async fn a_response_has_each_piece_once_and_goes_on_within_the_arguments() {
 }
 
 #[tokio::test]
-async fn a_page_has_each_piece_once_and_goes_on_within_the_arguments() {
+async fn a_page_resumes_within_a_calls_arguments() {
     let (server, _) = serve().await;
     let (path, submit) = page("traveller", "c");
     let body = post(&server, &path, &submit, &[]).await.text().await.unwrap();
@@ -295,7 +295,7 @@ async fn goes_on_at_each_id(body: &str, come_back: impl AsyncFn(&str) -> String)
 }
 
 #[tokio::test]
-async fn a_front_end_of_ag_ui_has_each_piece_once_and_goes_on_within_the_arguments() {
+async fn an_ag_ui_client_resumes_within_a_calls_arguments() {
     let (server, _) = serve().await;
     let input = json!({ "threadId": "t", "runId": Uuid::now_v7(), "protocolVersion": "1.0",
         "messages": [{ "id": "1", "role": "user", "content": "Where?" }] });

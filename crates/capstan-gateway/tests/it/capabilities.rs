@@ -44,7 +44,7 @@ async fn an_event_that_the_client_did_not_list_is_not_written_and_leaves_no_gap(
 }
 
 #[tokio::test]
-async fn who_cannot_show_a_markdown_block_reads_it_as_text() {
+async fn clients_without_markdown_get_text() {
     let server = start(Settings::default()).await;
     let packets = all(server.post(&able("/events", &["CITATION_BLOCK"])).await).await;
     let said = text(&packets);

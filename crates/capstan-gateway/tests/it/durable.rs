@@ -122,7 +122,7 @@ async fn chunks_of_a_ui_message_are_items_as_well() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_and_who_would_write_learns_who_does() {
+async fn wrong_requests_and_writes_are_refused_with_the_reason() {
     let server = start(Settings::default()).await;
     let (stream, packets) = said(&server, "/echo x").await;
     let beyond = format!("?offset={}", offset(packets.len() + 1));
@@ -145,7 +145,7 @@ async fn what_is_wrong_is_said_and_who_would_write_learns_who_does() {
             (405, Some("GET,HEAD"))
         );
         assert!(
-            crate::common::problem(refused).await.detail.unwrap().contains("written by its run")
+            crate::common::problem(refused).await.detail.unwrap().contains("writes its own stream")
         );
     }
     server.stop().await;

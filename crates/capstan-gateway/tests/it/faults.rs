@@ -83,7 +83,7 @@ async fn a_cursor_must_fit_the_request() {
 }
 
 #[tokio::test]
-async fn causes_are_told_in_debug_mode_only() {
+async fn causes_are_sent_in_debug_mode_only() {
     for (exposure, is_told) in [(Exposure::Production, false), (Exposure::Debug, true)] {
         let server = start(Settings { exposure, ..Settings::default() }).await;
         let packets = all(server.post(&ask("/panic")).await).await;

@@ -93,7 +93,7 @@ async fn the_thousand_and_first_turn_reads_as_little_as_the_second() {
 }
 
 #[tokio::test]
-async fn what_was_purged_is_told_to_nobody() {
+async fn purged_turns_reach_no_agent() {
     let talk = Talk::begin().await;
     let response = talk.server.post(&ask_in(talk.session, "q-secret")).await;
     let secret = stream_of(&response);

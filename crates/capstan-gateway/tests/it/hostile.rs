@@ -77,7 +77,7 @@ async fn a_body_of_many_small_values_is_refused_before_it_is_read() {
 }
 
 #[tokio::test]
-async fn what_requests_under_way_take_is_limited_by_tenant_and_in_all_and_given_back() {
+async fn memory_of_open_requests_is_limited_and_released() {
     let tenant = |name: &str| Tenant::new(name, vec![KeyHash::of(name)]);
     let limits = Limits {
         bytes_in_flight_per_tenant: 700_000,
@@ -316,7 +316,7 @@ async fn connections_that_are_idle_or_half_open_are_closed_in_either_version_of_
 }
 
 #[tokio::test]
-async fn a_full_server_still_says_how_it_feels() {
+async fn a_full_server_still_reports_its_health() {
     let limits = Limits { connections: 4, connections_per_address: 100, ..Limits::default() };
     let server = limited(limits).await;
     let mut idle = Vec::new();

@@ -66,7 +66,7 @@ async fn a_run_that_asks_is_answered_by_the_next_one_in_its_session() {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_asked_for_are_refused_in_types() {
+async fn answers_without_a_question_are_refused_typed() {
     let server = start(Settings::default()).await;
     let session = Uuid::now_v7();
     let question = ask(&server, session, "/ask").await;
@@ -101,7 +101,7 @@ async fn a_question_whose_time_is_over_can_only_be_given_up() {
 }
 
 #[tokio::test]
-async fn of_many_who_answer_at_once_one_wins() {
+async fn of_many_parallel_answers_one_wins() {
     let server = start(Settings::default()).await;
     let session = Uuid::now_v7();
     let question = ask(&server, session, "/ask").await;

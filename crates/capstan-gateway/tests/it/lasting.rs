@@ -78,7 +78,7 @@ async fn a_connection_serves_on_after_a_body_that_lasts() {
 }
 
 #[tokio::test]
-async fn what_is_asked_before_a_body_has_ended_is_answered_after_it() {
+async fn a_pipelined_request_is_answered_after_the_body() {
     let server = start(Settings::default()).await;
     let mut wire = Wire::to(&server).await;
     let last = health(&server).replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n");
@@ -114,7 +114,7 @@ async fn a_connection_whose_server_drains_closes_behind_its_body() {
 /// A body that nobody has read must not be taken for the next request: a proxy would give its
 /// answer to somebody else.
 #[tokio::test]
-async fn what_is_left_of_a_request_is_no_request() {
+async fn the_rest_of_a_request_body_is_no_request() {
     let server = start(Settings::default()).await;
     let response = server.post(&ask("/tokens 3")).await;
     let stream = crate::common::stream_of(&response);

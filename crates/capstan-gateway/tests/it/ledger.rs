@@ -4,7 +4,7 @@
 use crate::common::{all, ask, disk, journal, serve_gateway, start_on, stream_of};
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, Settings};
-use capstan_journal::{Claim, Frame, Journal, NameKind, Named, Run, RunState};
+use capstan_journal::{Claim, ContinuedBy, Frame, Journal, NameKind, Named, Run, RunState};
 use capstan_protocol::{Fault, FaultKind, Payload, StreamPacket, Timestamp, sse};
 use uuid::Uuid;
 
@@ -98,6 +98,7 @@ async fn every_attempt_is_on_record_with_how_it_went() {
     // It repeats the first word, and takes the viewers back to it.
     assert_eq!((second.n, second.fault.as_deref(), second.reset_to), (2, None, Some(1)));
     assert_eq!((second.swallowed_bytes, second.from_seq), (4, Some(4)));
+    assert_eq!((first.continued_by, second.continued_by), (None, Some(ContinuedBy::Reset)));
     assert_eq!(second.to_seq, Some(packets.last().unwrap().seq - 1));
     assert_eq!(second.usage.as_ref().unwrap()["output_tokens"], 2);
     assert!(first.ended_at.unwrap() <= second.began_at.unwrap());
@@ -124,7 +125,7 @@ impl Agent for Slow {
 }
 
 #[tokio::test]
-async fn what_the_gateway_says_of_a_failure_is_not_the_agents_first_packet() {
+async fn the_gateways_error_is_not_the_agents_first_packet() {
     let journal = journal();
     let server = serve_gateway(Gateway::new(journal.clone()).agent("slow", Slow)).await;
     let response = server.post(&ask("x")).await;
@@ -139,7 +140,7 @@ async fn what_the_gateway_says_of_a_failure_is_not_the_agents_first_packet() {
 }
 
 #[tokio::test]
-async fn whoever_arms_an_attempt_is_on_record_and_leads_to_the_run() {
+async fn the_request_that_starts_an_attempt_is_recorded() {
     let journal = journal();
     let server = start_on(journal.clone(), Settings::default()).await;
     let request = ask("/fault upstream_timeout --retry-after 7");
@@ -189,7 +190,7 @@ async fn cut_short(journal: &Journal, said: Vec<Payload>) -> (Run, Vec<Timestamp
 }
 
 #[tokio::test]
-async fn an_attempt_that_a_crash_cut_short_is_on_record_as_far_as_it_came() {
+async fn a_crashed_attempt_is_recorded_as_far_as_it_got() {
     let folder = tempfile::tempdir().unwrap();
     let journal = disk(folder.path());
     let warning = Fault::new(FaultKind::UpstreamError).to_stream_error(Default::default()).into();

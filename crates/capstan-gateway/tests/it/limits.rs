@@ -145,7 +145,7 @@ async fn a_rush_does_not_get_past_the_limit() {
 }
 
 #[tokio::test]
-async fn with_as_many_connections_as_there_may_be_health_is_still_told() {
+async fn health_is_served_at_the_connection_limit() {
     let limits = Limits { connections: 1, ..Limits::default() };
     let server = start(Settings { limits, ..Settings::default() }).await;
     let viewer = server.post(&ask("/hang")).await;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::common::{Server, client, demo, start, stream_of};
 use capstan_agent::{Agent, Outcome, Output, Timer, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, KeyHash, Settings, Tenant};
+use capstan_journal::{Journal, Run, RunState};
 use capstan_protocol::{Fault, FaultKind};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -108,7 +109,11 @@ async fn serve() -> Server {
 }
 
 async fn serve_halting(go_on: Arc<Semaphore>) -> Server {
-    let gateway = Gateway::new(crate::common::journal())
+    serve_on(crate::common::journal(), go_on).await
+}
+
+async fn serve_on(journal: Journal, go_on: Arc<Semaphore>) -> Server {
+    let gateway = Gateway::new(journal)
         .agent("demo", demo())
         .agent("caller", Caller)
         .agent("halting", Halting(Arc::clone(&go_on)))
@@ -358,7 +363,7 @@ async fn until_left(server: &Server, count: usize) {
 }
 
 #[tokio::test]
-async fn a_repeat_in_a_session_gets_the_run_that_nobody_reads() {
+async fn a_repeat_in_a_session_gets_the_unread_run() {
     let go_on = Arc::new(Semaphore::new(0));
     let server = serve_halting(Arc::clone(&go_on)).await;
     let mut body = streamed(asked("Count."));
@@ -390,7 +395,7 @@ async fn a_repeat_in_a_session_gets_the_run_that_nobody_reads() {
 
 /// The answer to a question with few tokens is not the answer to the same with many.
 #[tokio::test]
-async fn an_answer_that_ended_at_its_limit_is_not_told_to_a_request_with_another() {
+async fn a_repeat_with_another_limit_gets_no_answer_cut_at_its_limit() {
     let server = serve().await;
     let mut body = streamed(asked("Count."));
     body["model"] = "short".into();
@@ -425,7 +430,7 @@ async fn a_run_of_a_session_waits_longer_for_its_client() {
 }
 
 #[tokio::test]
-async fn a_finished_answer_is_told_again_only_if_it_may_have_been_lost() {
+async fn a_finished_answer_is_sent_again_only_if_it_may_be_lost() {
     let server = serve().await;
     let body = streamed(asked("/echo hi"));
     let session = [(SESSION, "s1")];
@@ -453,8 +458,81 @@ async fn a_finished_answer_is_told_again_only_if_it_may_have_been_lost() {
     assert_ne!(ask().await, ask().await);
 }
 
+/// The run of a stream, once its record is like this.
+async fn until(journal: &Journal, stream: &str, is_so: impl Fn(&Run) -> bool) -> Run {
+    loop {
+        let run = journal.store().run(stream.parse().unwrap()).await.unwrap().unwrap();
+        if is_so(&run) {
+            return run;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A client that breaks off has lost the answer. A client that got all of it has lost it only if it
+/// comes back soon. Both hold when another process answers.
 #[tokio::test]
-async fn what_was_seen_is_never_taken_back() {
+async fn an_answer_that_was_sent_before_a_restart_is_not_sent_again_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = crate::common::disk(folder.path());
+    let go_on = Arc::new(Semaphore::new(0));
+    let server = serve_on(journal.clone(), Arc::clone(&go_on)).await;
+    let (body, mut cut_body) = (streamed(asked("/echo hi")), streamed(asked("Count.")));
+    cut_body["model"] = "halting".into();
+    let read = post(&server, &body, &[(SESSION, "s1")]).await;
+    let read_stream = stream_of(&read);
+    told(read).await;
+    let mut cut = post(&server, &cut_body, &[(SESSION, "s1")]).await;
+    let cut_stream = stream_of(&cut);
+    cut.chunk().await.unwrap();
+    drop(cut);
+    until_left(&server, 1).await;
+    go_on.add_permits(1);
+    until(&journal, &read_stream, |run| run.sent_at.is_some()).await;
+    let ended = until(&journal, &cut_stream, |run| run.state == RunState::Closed).await;
+    assert_eq!(ended.sent_at, None, "nobody received all of it");
+    server.stop().await;
+    drop(journal);
+
+    let server = serve_on(crate::common::disk(folder.path()), Arc::clone(&go_on)).await;
+    let ask = async |body: &Value| {
+        let response = post(&server, body, &[(SESSION, "s1")]).await;
+        let stream = stream_of(&response);
+        told(response).await;
+        stream
+    };
+    assert_eq!(ask(&body).await, read_stream, "it may have been lost on its way");
+    server.clock.set_by(61);
+    assert_eq!(ask(&cut_body).await, cut_stream, "it was never sent to its end");
+    server.stop().await;
+
+    let server = serve_on(crate::common::disk(folder.path()), Arc::clone(&go_on)).await;
+    server.clock.set_by(122);
+    go_on.add_permits(1);
+    let ask = async |body: &Value| stream_of(&post(&server, body, &[(SESSION, "s1")]).await);
+    assert_ne!(ask(&body).await, read_stream, "its client has it");
+    assert_ne!(ask(&cut_body).await, cut_stream, "by now its client has it as well");
+}
+
+/// An answer as one object counts as sent, too.
+#[tokio::test]
+async fn a_collected_answer_is_sent_again_only_to_another_connection() {
+    let server = serve().await;
+    let (body, client) = (asked("/echo hi"), client());
+    let ask = async || {
+        let url = format!("{}/v1/messages", server.url);
+        let response = client.post(url).json(&body).header(SESSION, "s1").send().await.unwrap();
+        let stream = stream_of(&response);
+        response.bytes().await.unwrap();
+        stream
+    };
+    let (first, second) = (ask().await, ask().await);
+    assert_ne!(first, second);
+    assert_eq!(stream_of(&post(&server, &body, &[(SESSION, "s1")]).await), second);
+}
+
+#[tokio::test]
+async fn sent_blocks_are_never_taken_back() {
     let server = serve().await;
     let body = streamed(asked("/diverge"));
     let response = post(&server, &body, &[(SESSION, "s1")]).await;
@@ -515,6 +593,11 @@ async fn who_asks_for_the_rest_of_an_answer_gets_that_of_the_run() {
     messages.push(json!({ "role": "user", "content": [{ "type": "text", "text": sentence }] }));
     let resumed = post(&server, &rest, &[(SESSION, "s1")]).await;
     assert_eq!(stream_of(&resumed), stream);
+    let path = format!("/v1/console/runs/{stream}");
+    let run: Value = server.get(&path).await.json().await.unwrap();
+    let viewers = run["viewers"].as_array().unwrap();
+    let behind: Vec<_> = viewers.iter().map(|viewer| &viewer["attached_behind"]).collect();
+    assert_eq!(behind, [&Value::Null, &json!(1)], "{run}");
     let told = told(resumed).await;
     let starts: Vec<_> = told
         .iter()

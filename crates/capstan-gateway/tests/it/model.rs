@@ -55,7 +55,7 @@ fn number<T: FromStr>(name: &str) -> Option<T> {
 }
 
 #[test]
-fn whatever_happens_every_viewer_sees_the_same_stream_to_its_end() {
+fn every_viewer_sees_the_same_stream_under_any_schedule() {
     let one = number::<u64>("CAPSTAN_SEED");
     let seeds = one.map_or(0..number("CAPSTAN_SEEDS").unwrap_or(SEEDS), |seed| seed..seed + 1);
     let is_fair = seeds.end - seeds.start >= SEEDS;

@@ -2,13 +2,14 @@
 //! tools, errors, keys.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::odd_store::OddStore;
 use crate::common::{Server, client, demo, start, stream_of};
-use capstan_agent::{Agent, Outcome, Timer, Turn, Writer, async_trait};
+use capstan_agent::{Agent, Failure, Outcome, Timer, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, KeyHash, Limits, Settings, Tenant, TenantKey};
-use capstan_protocol::{ErrorSeverity, FaultKind};
+use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -59,7 +60,16 @@ fn header<'a>(response: &'a reqwest::Response, name: &str) -> &'a str {
 }
 
 async fn post(server: &Server, body: &Value, headers: &[(&str, &str)]) -> reqwest::Response {
-    let mut request = client().post(format!("{}/v1/chat/completions", server.url)).json(body);
+    post_by(&client(), server, body, headers).await
+}
+
+async fn post_by(
+    client: &reqwest::Client,
+    server: &Server,
+    body: &Value,
+    headers: &[(&str, &str)],
+) -> reqwest::Response {
+    let mut request = client.post(format!("{}/v1/chat/completions", server.url)).json(body);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
@@ -333,7 +343,7 @@ async fn with_a_key_a_failed_attempt_is_the_clients_to_repeat_and_without_one_th
 }
 
 #[tokio::test]
-async fn what_one_saw_cannot_be_taken_back_and_what_nobody_saw_can() {
+async fn sent_text_cannot_be_reset_and_unsent_text_can() {
     let server = serve().await;
     let said = chunks(post(&server, &streamed(chat("/diverge")), &[]).await).await;
     assert_eq!(said.last().unwrap()["error"]["code"], "attempt_diverged");
@@ -431,7 +441,7 @@ async fn until_left(server: &Server, count: usize) {
 }
 
 #[tokio::test]
-async fn a_repeat_without_a_key_attaches_to_the_run_that_nobody_reads() {
+async fn a_repeat_without_a_key_attaches_to_the_unread_run() {
     let server = serve().await;
     let body = streamed(chat("/hang"));
     let first = post(&server, &body, &[]).await;
@@ -453,20 +463,54 @@ async fn a_repeat_without_a_key_attaches_to_the_run_that_nobody_reads() {
     for response in [second, third, fourth, fifth] {
         server.delete(&format!("/v1/streams/{}", stream_of(&response))).await;
     }
-    // What was stopped or failed is tried anew; what was completed is told again.
+    // A stopped run is started again.
     let again = post(&server, &body, &REPEAT).await;
     assert_eq!(runs(&server).await, 5);
     server.delete(&format!("/v1/streams/{}", stream_of(&again))).await;
-    for (command, expected) in [("/fault upstream_error", 7), ("/echo done", 8)] {
-        let body = chat(command);
-        post(&server, &body, &[]).await.bytes().await.unwrap();
-        post(&server, &body, &REPEAT).await.bytes().await.unwrap();
-        assert_eq!(runs(&server).await, expected, "{command}");
+}
+
+#[tokio::test]
+async fn repeat_gets_a_completed_answer_only_if_it_may_have_been_lost() {
+    let server = serve().await;
+    let read = async |client: &reqwest::Client, body: &Value, headers: &[(&str, &str)]| {
+        let response = post_by(client, &server, body, headers).await;
+        let stream = stream_of(&response);
+        response.bytes().await.unwrap();
+        stream
+    };
+    for body in [chat("/echo whole"), streamed(chat("/echo streamed"))] {
+        let (here, there) = (client(), client());
+        let first = read(&here, &body, &[]).await;
+        assert_eq!(read(&there, &body, &REPEAT).await, first, "{body}");
+        // A client that asks again on the connection of an answer has read this answer.
+        assert_ne!(read(&there, &body, &REPEAT).await, first, "{body}");
     }
-    // Ten minutes later it is another question.
-    server.clock.set_by(601);
-    post(&server, &chat("/echo done"), &REPEAT).await.bytes().await.unwrap();
-    assert_eq!(runs(&server).await, 9);
+}
+
+/// Fails in every second run.
+#[derive(Default)]
+struct Alternating(AtomicBool);
+
+#[async_trait]
+impl Agent for Alternating {
+    async fn run(&self, _: Turn, out: &mut Writer) -> Outcome {
+        if self.0.fetch_xor(true, Ordering::Relaxed) {
+            return Err(Failure::last(Fault::new(FaultKind::UpstreamError)));
+        }
+        out.delta("Hello.").await?;
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn repeat_of_a_failed_request_gets_no_older_answer() {
+    let gateway = Gateway::new(crate::common::journal()).agent("demo", Alternating::default());
+    let server = crate::common::serve_gateway(gateway).await;
+    let body = chat("Hi");
+    for (headers, status, started) in [(&[][..], 200, 1), (&[], 502, 2), (&REPEAT[..], 200, 3)] {
+        assert_eq!(post(&server, &body, headers).await.status(), status);
+        assert_eq!(runs(&server).await, started);
+    }
 }
 
 #[tokio::test]
@@ -491,7 +535,7 @@ async fn a_run_is_read_from_the_moment_on_in_which_it_can_be_found() {
 }
 
 #[tokio::test]
-async fn of_many_that_repeat_at_once_each_gets_a_run_of_its_own() {
+async fn parallel_repeats_each_get_their_own_run() {
     let server = serve().await;
     let body = streamed(chat("/hang"));
     let mut first = Vec::new();
@@ -511,7 +555,7 @@ async fn of_many_that_repeat_at_once_each_gets_a_run_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_chat_that_nobody_can_come_back_for_is_stopped_when_its_last_reader_has_left() {
+async fn a_keyless_chat_stops_after_its_last_reader_left() {
     let server = serve().await;
     let body = streamed(chat("/hang"));
     let left = post(&server, &body, &[]).await;

@@ -109,7 +109,7 @@ async fn unknown_conversations_and_items_are_not_found() {
 }
 
 #[tokio::test]
-async fn tokens_are_counted_before_anything_is_asked() {
+async fn tokens_of_responses_are_counted_without_a_run() {
     let server = serve().await;
     let count =
         async |body: Value| call(&server, "POST", "/v1/responses/input_tokens", Some(body)).await;

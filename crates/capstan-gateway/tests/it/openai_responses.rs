@@ -188,7 +188,7 @@ async fn thoughts_sources_and_calls_are_items_and_a_result_goes_back_by_id() {
 }
 
 #[tokio::test]
-async fn whoever_reads_on_gets_what_is_missing_byte_by_byte_even_after_a_restart() {
+async fn a_resumed_response_has_the_missing_bytes_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let server =
         crate::common::start_on(crate::common::disk(folder.path()), Settings::default()).await;
@@ -355,7 +355,7 @@ async fn an_answer_is_erased_and_its_input_listed() {
 }
 
 #[tokio::test]
-async fn wrong_input_is_named_and_what_another_face_began_is_no_response() {
+async fn wrong_input_is_named_and_other_faces_runs_are_no_responses() {
     let server = serve().await;
     for (body, status, param) in [
         (json!({}), 400, "input"),
@@ -431,7 +431,7 @@ impl Agent for Showman {
 }
 
 #[tokio::test]
-async fn what_openai_has_no_word_for_is_told_to_whoever_asks() {
+async fn events_beyond_openais_are_sent_on_request() {
     let server =
         crate::common::serve_gateway(Gateway::new(crate::common::journal()).agent("demo", Showman))
             .await;

@@ -88,7 +88,7 @@ fn id(events: &[Value]) -> &Value {
 }
 
 #[tokio::test]
-async fn what_a_client_has_is_not_told_again_and_not_paid_again() {
+async fn items_that_a_client_has_are_neither_resent_nor_billed() {
     let (server, goes_on) = serve().await;
     let first = post(&server, "s", &question()).await;
     let first = cut_behind(first, "response.output_text.delta").await;
@@ -163,7 +163,7 @@ async fn another_question_is_another_run() {
 }
 
 #[tokio::test]
-async fn a_run_that_somebody_reads_is_not_shared() {
+async fn a_run_with_a_reader_is_not_shared() {
     let (server, _goes_on) = serve().await;
     let mut first = post(&server, "s", &question()).await;
     let mut told = String::new();

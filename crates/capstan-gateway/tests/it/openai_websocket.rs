@@ -170,7 +170,7 @@ async fn a_frame_is_answered_by_the_events_that_a_post_gets() {
 }
 
 #[tokio::test]
-async fn an_unstored_conversation_goes_on_by_what_is_new() {
+async fn an_unstored_conversation_continues_with_new_items() {
     let (server, _) = serve(Settings::default()).await;
     let mut socket = connect(&server).await;
     let mut warm = create(json!([user("You are terse.")]));
@@ -302,7 +302,7 @@ async fn a_closed_socket_stops_nothing() {
 
 /// Codex comes back by itself, and sends what it has sent before.
 #[tokio::test]
-async fn who_was_cut_and_comes_back_reads_the_same_answer() {
+async fn a_cut_client_resumes_the_same_answer() {
     let (server, goes_on) = serve(Settings::default()).await;
     let session = [("session-id", "s"), ("thread-id", "t")];
     let slow = |sent: u64| {
@@ -443,7 +443,7 @@ async fn server_models(server: &Server) -> u16 {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_down_says_so_when_the_answer_is_there() {
+async fn a_draining_server_closes_after_the_answer() {
     let (server, goes_on) = serve(Settings::default()).await;
     let (mut idle, mut busy) = (connect(&server).await, connect(&server).await);
     let mut slow = create("Hi".into());

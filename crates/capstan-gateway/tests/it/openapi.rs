@@ -209,7 +209,7 @@ async fn the_pages_hold_nothing_inline_and_nothing_from_elsewhere() {
 }
 
 #[tokio::test]
-async fn the_page_tells_of_every_route_and_links_every_code() {
+async fn the_page_documents_every_route_and_links_every_code() {
     let server = start(Settings::default()).await;
     let page = server.get("/docs").await.text().await.unwrap();
     for (path, method, told) in operations(&openapi()) {
@@ -234,7 +234,7 @@ async fn the_page_tells_of_every_route_and_links_every_code() {
 
 /// The head of GET, and nothing else; a stream that is only asked for its head is not held open.
 #[tokio::test]
-async fn what_answers_get_answers_head() {
+async fn routes_with_get_answer_head() {
     let server = start(Settings::default()).await;
     let stream = crate::common::stream_of(&server.post(&crate::common::ask("hello")).await);
     for path in
@@ -281,7 +281,7 @@ async fn raw(server: &crate::common::Server, request: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn who_announces_too_much_is_refused_before_it_is_sent() {
+async fn an_announced_oversize_body_is_refused_before_it_is_sent() {
     let server = start(Settings::default()).await;
     let head = b"POST /v1/assist HTTP/1.1\r\nHost: localhost\r\nConnection: \
      close\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n";
@@ -294,7 +294,7 @@ async fn who_announces_too_much_is_refused_before_it_is_sent() {
 
 /// The server reads on, else it would close the connection under the one who still sends.
 #[tokio::test]
-async fn who_sends_somewhat_too_much_can_send_it_all_and_ask_again() {
+async fn a_slightly_oversize_body_keeps_its_connection() {
     // More than the buffers on the way hold.
     const TOO_MUCH: usize = 4 * 1024 * 1024;
     let limits = capstan_gateway::Limits { body_bytes: 1024 * 1024, ..Default::default() };

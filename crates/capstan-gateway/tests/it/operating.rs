@@ -84,7 +84,7 @@ impl Agent for Refused {
 }
 
 #[tokio::test]
-async fn the_line_of_a_failed_attempt_says_which_agent_where_and_why_and_no_caller_does() {
+async fn the_log_has_the_cause_of_a_failed_attempt_and_callers_have_not() {
     for exposure in [Exposure::Production, Exposure::Debug] {
         let (log, _guard) = Log::start();
         let settings = Settings { exposure, ..Settings::default() };
@@ -165,7 +165,7 @@ fn left_open(agent: &str, max_attempts: u32) -> Claim {
 }
 
 #[tokio::test]
-async fn what_recovery_did_is_logged_and_counted() {
+async fn recovered_runs_are_logged_and_counted() {
     let (log, _guard) = Log::start();
     let journal = journal();
     for (agent, attempts) in [("demo", 3), ("demo", 1), ("long gone", 1)] {
@@ -206,7 +206,7 @@ async fn a_run_that_a_drain_interrupted_is_a_failed_attempt_of_its_agent() {
 }
 
 #[tokio::test]
-async fn nothing_is_said_of_recovery_where_there_was_nothing_to_do() {
+async fn recovery_without_open_runs_logs_nothing() {
     let (log, _guard) = Log::start();
     let server = crate::common::start(Settings::default()).await;
     assert_eq!(metrics(&server).await.matches("capstan_faults_total{").count(), 0);
@@ -229,7 +229,7 @@ impl Agent for Broken {
 }
 
 #[tokio::test]
-async fn a_run_whose_relay_panicked_is_ended_and_told_of() {
+async fn a_run_whose_relay_panicked_ends_and_is_logged() {
     let (log, _guard) = Log::start();
     let server = serve_gateway(Gateway::new(journal()).agent("a", Broken)).await;
     let packets = all(post_to(&server, "a", "Hi").await).await;

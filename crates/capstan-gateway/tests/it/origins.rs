@@ -25,7 +25,7 @@ async fn preflight(url: &str, origin: &str) -> reqwest::Response {
 }
 
 #[tokio::test]
-async fn a_page_of_an_allowed_origin_is_told_what_it_may_send_and_read() {
+async fn an_allowed_origin_gets_cors_headers() {
     let server = start(settings()).await;
     let response = preflight(&server.url, PAGE).await;
     assert_eq!(response.status(), 204, "a preflight carries no key");
@@ -65,7 +65,7 @@ async fn a_page_of_an_allowed_origin_is_told_what_it_may_send_and_read() {
 }
 
 #[tokio::test]
-async fn a_page_of_any_other_origin_is_told_nothing() {
+async fn another_origin_gets_no_cors_headers() {
     let server = start(settings()).await;
     let response = preflight(&server.url, "https://evil.example").await;
     assert_ne!(response.status(), 204);

@@ -108,7 +108,7 @@ async fn every_view_of_the_console_is_one_page_and_without_it_one_is_told_how_to
 }
 
 #[tokio::test]
-async fn a_file_is_sent_compressed_to_whoever_takes_it() {
+async fn files_are_compressed_for_clients_that_accept_it() {
     let server = serve_gateway(Gateway::new(journal()).page(CONSOLE)).await;
     let get = async |encoding: &str| {
         let request = client().get(format!("{}/assets/index-1.js", server.url));

@@ -39,7 +39,7 @@ async fn all_v2(response: reqwest::Response) -> Vec<v2::StreamPacket> {
 }
 
 #[tokio::test]
-async fn a_request_of_v2_is_answered_in_v2_with_what_healing_needs() {
+async fn a_v2_request_is_answered_in_v2_with_positions() {
     let server = start(Settings::default()).await;
     let response = post(&server, "", &ask_v2("/tokens 3")).await;
     let stream = stream_of(&response);
@@ -148,7 +148,7 @@ async fn events_of(server: &Server, query: &str) -> Vec<(String, Value)> {
 }
 
 #[tokio::test]
-async fn an_event_that_nobody_knows_comes_as_the_agent_wrote_it_in_both_profiles() {
+async fn an_unknown_event_is_unchanged_in_both_profiles() {
     let server = serve_gateway(Gateway::new(journal()).agent("stranger", Stranger)).await;
     for query in ["?profile=v1", "?profile=v2"] {
         let (kind, event) = events_of(&server, query).await.swap_remove(0);
@@ -159,7 +159,7 @@ async fn an_event_that_nobody_knows_comes_as_the_agent_wrote_it_in_both_profiles
 }
 
 #[tokio::test]
-async fn what_v2_sends_cannot_be_mistaken_for_another_block() {
+async fn v2_blocks_cannot_be_mistaken_for_others() {
     let server = serve_gateway(Gateway::new(journal()).agent("stranger", Stranger)).await;
     let events = events_of(&server, "?profile=v2").await;
     for kind in ["thought_trace", "user_error"] {

@@ -186,7 +186,7 @@ async fn a_tenant_that_is_not_stored_has_runs_like_any_other_until_the_process_e
 }
 
 #[tokio::test]
-async fn what_is_not_stored_never_comes_to_the_store() {
+async fn unstored_data_never_reach_the_store() {
     let journal: Journal = journal();
     let server = start_on(journal.clone(), tenants(true)).await;
     let session = Uuid::now_v7();

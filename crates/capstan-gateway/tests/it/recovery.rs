@@ -71,7 +71,7 @@ async fn begin(journal: &Journal, name: &str, has_failed: bool) -> Run {
 }
 
 #[tokio::test]
-async fn what_a_repair_cannot_vouch_for_is_lost_and_never_continued() {
+async fn runs_that_a_repair_cannot_restore_are_lost_and_not_continued() {
     let folder = tempfile::tempdir().unwrap();
     let journal = disk(folder.path());
     let runs = [begin(&journal, "waits", true).await, begin(&journal, "runs", false).await];

@@ -62,7 +62,7 @@ async fn the_header_beats_the_query() {
 }
 
 #[tokio::test]
-async fn a_resume_of_what_nobody_knows_is_gone_and_starts_nothing() {
+async fn a_resume_of_an_unknown_stream_is_gone_and_starts_nothing() {
     let server = start(Settings::default()).await;
     let cursor = format!("{}:7", Uuid::now_v7());
     let response = server.post_with(&ask("/tokens 1"), &[("last-event-id", &cursor)]).await;

@@ -367,7 +367,7 @@ async fn a_rate_limit_refuses_with_the_true_wait_and_leaves_no_claim() {
 }
 
 #[tokio::test]
-async fn the_server_tells_how_it_feels_and_what_it_counted() {
+async fn the_server_reports_health_and_metrics() {
     let server = start(Settings::default()).await;
     all(server.post(&ask("/tokens 4")).await).await;
     let health: Value = server.get("/health").await.json().await.unwrap();

@@ -77,7 +77,7 @@ fn after_opening(body: &[u8]) -> &[u8] {
 }
 
 #[tokio::test]
-async fn a_reader_that_hangs_up_is_told_from_one_that_stalls() {
+async fn a_closed_reader_is_distinguished_from_a_stalled_one() {
     let (patient, _impatient) = servers().await;
     let (path, _) = long_run(&patient, LONG).await;
     assert_eq!(parting(&patient, &path).await, "done");

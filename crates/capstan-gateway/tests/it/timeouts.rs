@@ -17,7 +17,7 @@ async fn timed(timeouts: Timeouts) -> Server {
 }
 
 #[tokio::test]
-async fn an_agent_that_says_nothing_times_out_in_every_attempt_and_then_for_good() {
+async fn a_silent_agent_times_out_in_every_attempt_then_fails() {
     let server = timed(Timeouts { idle: SOON, ..Timeouts::default() }).await;
     let packets = all(server.post(&ask("/hang")).await).await;
     let told: Vec<_> = errors(&packets).iter().map(|e| (e.code.clone(), e.severity)).collect();

@@ -135,7 +135,7 @@ async fn a_result_of_a_call_that_the_session_does_not_know_is_refused_by_name() 
 }
 
 #[tokio::test]
-async fn what_a_run_that_failed_has_called_can_be_answered_and_only_that() {
+async fn only_calls_of_a_failed_run_can_be_answered() {
     let server = start().await;
     let session = Uuid::now_v7();
     let failed = all(server.post(&ask_in(session, "Call f1 and fail.")).await).await;
@@ -155,7 +155,7 @@ async fn what_a_run_that_failed_has_called_can_be_answered_and_only_that() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_answered_is_not_told_to_the_next_run() {
+async fn an_unanswered_call_is_not_sent_to_the_next_run() {
     let server = start().await;
     let session = Uuid::now_v7();
     all(server.post(&ask_in(session, "How is the weather?")).await).await;

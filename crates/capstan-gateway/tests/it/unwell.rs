@@ -95,7 +95,7 @@ async fn a_stop_does_not_wait_for_a_journal_that_takes_no_writes() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_recovery_that_fails_is_refused() {
+async fn requests_are_refused_if_recovery_fails() {
     let fails_after = Arc::new(Notify::new());
     let store =
         OddStore { fails_after: Some(Arc::clone(&fails_after)), ..OddStore::new() }.shared();
@@ -151,7 +151,7 @@ async fn a_server_whose_journal_takes_no_writes_can_be_stopped() {
 }
 
 #[tokio::test]
-async fn a_journal_that_cannot_mend_itself_ends_the_server_with_a_sentence() {
+async fn a_journal_that_cannot_recover_ends_the_server_with_a_message() {
     let store = OddStore::new().shared();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -198,7 +198,7 @@ async fn a_damaged_place_ends_its_readers_in_stream_lost() {
 }
 
 #[tokio::test]
-async fn while_runs_are_recovered_streams_are_served_and_the_server_says_what_it_does() {
+async fn during_recovery_streams_and_health_are_served() {
     let store = OddStore::new().shared();
     let server = start_on(store.journal(), Settings::default()).await;
     let first = server.post(&ask("/tokens 2")).await;

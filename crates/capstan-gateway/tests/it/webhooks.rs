@@ -82,7 +82,7 @@ fn in_the_background(text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn every_end_is_told_once_it_is_there_signed_and_with_ids_alone() {
+async fn every_end_is_delivered_signed_with_ids_only() {
     let (receiver, mut seen) = receiver(204);
     let server = serve(crate::common::journal(), receiver).await;
     // Neither who waits, nor who has no webhook.
@@ -139,7 +139,7 @@ async fn a_delivery_that_fails_is_tried_again_under_the_same_id() {
 }
 
 #[tokio::test]
-async fn what_ends_in_a_later_life_is_told_there() {
+async fn an_end_after_a_restart_is_delivered_then() {
     let folder = tempfile::tempdir().unwrap();
     let (first, mut before) = receiver(204);
     let server = serve(crate::common::disk(folder.path()), first).await;
@@ -193,7 +193,7 @@ async fn deliveries_are_bounded_and_take_no_place_of_a_run() {
 
 /// A crash may come after a response was claimed and before its delivery was.
 #[tokio::test]
-async fn a_response_whose_delivery_was_not_noted_is_told_after_a_restart() {
+async fn an_unrecorded_delivery_is_made_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let journal = crate::common::disk(folder.path());
     let streams = [Uuid::now_v7(), Uuid::now_v7()];

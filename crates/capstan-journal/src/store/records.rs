@@ -98,6 +98,12 @@ pub trait Records: Layer {
         found(self.at(step.to.stream_id))?.transition(step).await
     }
 
+    /// Records when the answer of a closed run was written completely to a client; false if there
+    /// is no such run. It is not synced: after a power cut the answer may count as not sent.
+    async fn mark_sent(&self, stream: Uuid, at: Timestamp) -> Result<bool> {
+        found(self.at(stream))?.mark_sent(stream, at).await
+    }
+
     /// Reads frames after a `seq`, up to a number and a size, but at least one if there is one.
     /// Empty for an unknown stream.
     async fn read(&self, id: Uuid, after: u64, most: usize, bytes: usize) -> Result<Vec<Frame>> {

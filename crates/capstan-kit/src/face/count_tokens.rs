@@ -8,22 +8,22 @@ use capstan_protocol::{Fault, FaultKind};
 use serde_json::Value;
 
 use crate::face::FaceContext;
-use capstan_engine::ask::Ask;
+use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::cpu_offload;
 
 /// Counts the tokens of the agent's input, which these members of the body contain.
 pub async fn count(
     cx: &FaceContext,
     ask: &Ask,
-    body: &[u8],
+    body: &RequestBody,
     members: &[&str],
 ) -> Result<u64, Fault> {
     let agent = cx.engine.agent_for(None, ask)?;
-    let limit = cx.engine.settings.timeouts.request;
+    let limit = cx.engine.settings().timeouts.request;
     let asking = agent.agent.count_tokens(turn_of(ask, &agent.name));
     match tokio::time::timeout(limit, asking).await {
         Ok(Some(counted)) => counted,
-        Ok(None) => Ok(cpu_offload::run(body.len(), || estimate(body, members))),
+        Ok(None) => Ok(cpu_offload::run(body.size(), || estimate(body.bytes(), members))),
         Err(_) => Err(Fault::new(FaultKind::UpstreamTimeout)),
     }
 }
@@ -47,8 +47,8 @@ const PICTURE: u64 = 1600;
 /// Estimates the tokens of these members.
 fn estimate(body: &[u8], members: &[&str]) -> u64 {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
-    let told = members.iter().filter_map(|name| body.get(*name));
-    told.map(tokens).sum()
+    let members_of_body = members.iter().filter_map(|name| body.get(*name));
+    members_of_body.map(tokens).sum()
 }
 
 fn tokens(value: &Value) -> u64 {

@@ -1,8 +1,7 @@
 //! Deliveries of webhooks and push notifications, for clients that do not wait for an answer. Each
 //! delivery is a run of the internal agent, stored beside the tenant's own runs.
 
-use bytes::Bytes;
-use capstan_engine::ask::{Ask, body_hash};
+use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::faults::journal_fault;
 use capstan_engine::runs;
 use capstan_journal::{ArmedBy, Claim, ErrorKind, Quota};
@@ -38,7 +37,7 @@ pub struct Delivery<'a> {
     pub face: &'a str,
     /// The key under which the delivery is made at most once.
     pub key: String,
-    pub body: Bytes,
+    pub body: RequestBody,
     pub ask: Ask,
     pub chat: Option<String>,
 }
@@ -48,7 +47,7 @@ pub struct Delivery<'a> {
 pub async fn begin(cx: &FaceContext, tenant: &str, delivery: Delivery<'_>) -> Result<(), Fault> {
     let Delivery { face, key, body, ask, chat } = delivery;
     let (tenant, stream, store) =
-        (tenants::deliveries_of(tenant), Uuid::now_v7(), cx.engine.journal.store());
+        (tenants::deliveries_of(tenant), Uuid::now_v7(), cx.engine.store());
     if let Some(cluster) = store.cluster()
         && cx.tenants.is_unstored(&tenant)
     {
@@ -58,15 +57,15 @@ pub async fn begin(cx: &FaceContext, tenant: &str, delivery: Delivery<'_>) -> Re
         agent: DELIVERY_AGENT.to_owned(),
         session: stream.to_string(),
         face: face.to_owned(),
-        body_hash: body_hash(&body, Some(DELIVERY_AGENT), face),
-        body,
+        body_hash: body.hash(Some(DELIVERY_AGENT), face),
+        body: body.bytes().clone(),
         max_attempts: ATTEMPTS,
         is_unseen: true,
         armed_by: ArmedBy::Gateway,
         chat,
-        ..Claim::new(&tenant, key, stream, cx.engine.wall.now())
+        ..Claim::new(&tenant, key, stream, cx.engine.now())
     };
-    let most = Some(cx.engine.settings.limits.deliveries_per_tenant as u64);
+    let most = Some(cx.engine.settings().limits.deliveries_per_tenant as u64);
     let quota = Quota { running: most, waiting: most, ..Quota::UNLIMITED };
     runs::start_internal(&cx.engine, claim, &quota, ask).await.map_err(|error| {
         if !matches!(error.kind(), ErrorKind::Refused(_)) {

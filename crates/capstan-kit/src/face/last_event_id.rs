@@ -6,7 +6,7 @@ use http::HeaderMap;
 
 /// The resume point of `Last-Event-ID`, if there is one.
 pub fn resume_point(headers: &HeaderMap) -> Result<ResumePoint, Fault> {
-    Ok(ResumePoint { cursor: last_event_id(headers)?, after: None })
+    Ok(ResumePoint { cursor: last_event_id(headers)?, ..ResumePoint::default() })
 }
 
 fn last_event_id(headers: &HeaderMap) -> Result<Option<LastEventId>, Fault> {

@@ -19,7 +19,7 @@ use crate::face::{self, Face, RefusalTarget, Request, ViewRequest};
 use crate::identity::caller::Caller;
 use crate::openapi::{Routes, Row};
 use crate::refusal::{Refusal, RequestId};
-use capstan_engine::ask::{self, body_hash, body_values};
+use capstan_engine::ask::{self, RequestBody};
 use capstan_engine::cpu_offload;
 use capstan_engine::limits::MemoryReservation;
 use capstan_engine::relay::Origin;
@@ -47,9 +47,9 @@ pub async fn post(
 
 /// A body that was read, and its memory reservation.
 pub struct Posted {
-    pub body: Bytes,
+    pub body: RequestBody,
     pub load: MemoryReservation,
-    /// The hash by which a repeat is known, if it is not the hash of this body: some faces change
+    /// The hash by which a repeat is known, if it is not the hash of this body: some faces replace
     /// the body, or ignore members of it.
     pub hash: Option<[u8; 32]>,
 }
@@ -62,19 +62,19 @@ pub async fn read(
     parts: &Parts,
     body: Body,
 ) -> Result<Posted, Refusal> {
-    let mut load = cx.engine.limiter.load(&caller.tenant);
+    let mut load = cx.engine.reserve(&caller.tenant);
     let read = async {
         check_content_type(face, &parts.headers)?;
-        let mut unread = cx.engine.limiter.load(&caller.tenant);
-        unread.grow(unread_bytes(parts, &body), &cx.engine.settings.limits)?;
-        let body = read_body(cx, &caller.tenant, body, &mut load).await?;
+        let mut unread = cx.engine.reserve(&caller.tenant);
+        unread.grow(unread_bytes(parts, &body))?;
+        let bytes = read_body(cx, &caller.tenant, body, &mut load).await?;
         drop(unread);
-        let _begun = cx.engine.limiter.cpu_offload.begin(&caller.tenant, body.len()).await;
-        cpu_offload::run(body.len(), || {
-            body_values::check(&body, cx.engine.settings.limits.body_values)
-        })?;
         // Decoding copies the text twice at most.
-        load.grow(body.len().saturating_mul(2), &cx.engine.settings.limits)?;
+        let size = bytes.len();
+        load.grow(size.saturating_mul(2))?;
+        let _begun = cx.engine.cpu_offload().begin(&caller.tenant, size).await;
+        let most = cx.engine.settings().limits.body_values;
+        let body = cpu_offload::run(size, || RequestBody::read(bytes, most))?;
         Ok(Posted { body, load, hash: None })
     };
     read.await.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Undecoded(parts)))
@@ -90,17 +90,16 @@ pub async fn answer(
     parts: &Parts,
     Posted { body, load, hash }: Posted,
 ) -> Result<Response, Refusal> {
-    let begun = cx.engine.limiter.cpu_offload.begin(&caller.tenant, body.len()).await;
+    let begun = cx.engine.cpu_offload().begin(&caller.tenant, body.size()).await;
     let decode = || face.resume_point(parts).and_then(|point| Ok((point, face.decode(&body)?)));
-    let decoded = cpu_offload::run(body.len(), decode);
+    let decoded = cpu_offload::run(body.size(), decode);
     let (point, mut ask) =
         decoded.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Undecoded(parts)))?;
     let completed = face.complete(cx, &caller.tenant, parts, &mut ask).await;
     if let Err(fault) = completed.and_then(|()| ask.check()) {
         return Err(face::refusal(cx, face, fault, RefusalTarget::Client(parts, &ask)));
     }
-    let hash_now = || cpu_offload::run(body.len(), || body_hash(&body, agent, face.name()));
-    let hash = hash.unwrap_or_else(hash_now);
+    let hash = hash.unwrap_or_else(|| body.hash(agent, face.name()));
     let ask = Arc::new(ask);
     let request = Request { tenant: &caller.tenant, parts, body: &body, agent, hash, ask: &ask };
     let answered = start(cx, face, &request, point, (load, begun)).await;
@@ -114,7 +113,7 @@ async fn start(
     point: ResumePoint,
     (load, begun): (MemoryReservation, Option<OwnedSemaphorePermit>),
 ) -> Result<Response, Fault> {
-    let slot = cx.engine.limiter.take_reader(request.tenant, &cx.engine.settings.limits)?;
+    let slot = cx.engine.take_reader(request.tenant)?;
     count_resume(cx, point);
     let key = face.key(cx, request).await?;
     ask::check_id("the request's id", &key)?;
@@ -123,13 +122,13 @@ async fn start(
         key,
         load,
         ask: request.ask,
-        body: request.body.clone(),
+        body: request.body,
         hash: request.hash,
         agent: request.agent,
         face: face.name(),
         accepts_reset: face.accepts_reset(request.parts),
-        is_unseen: face.wants_collected(request.parts),
-        armed_by: face.armed_by(request.parts),
+        is_unseen: face.wants_collected(request),
+        armed_by: face.armed_by(request),
         point,
         origin: origin_of(request.parts),
         started_by: log_id_of(request.parts),
@@ -150,7 +149,7 @@ async fn start(
 
 fn count_resume(cx: &FaceContext, point: ResumePoint) {
     if point.cursor.is_some() {
-        cx.engine.viewers.resumed();
+        cx.engine.viewers().resumed();
     }
 }
 
@@ -173,7 +172,7 @@ pub async fn watch(
 ) -> Result<Response, Fault> {
     count_resume(cx, opening.point);
     opening.point.in_run(opening.run)?;
-    let slot = cx.engine.limiter.take_reader(&opening.run.tenant, &cx.engine.settings.limits)?;
+    let slot = cx.engine.take_reader(&opening.run.tenant)?;
     reader::respond(cx, face, opening, slot).await
 }
 
@@ -208,7 +207,7 @@ pub async fn read_body(
     body: Body,
     load: &mut MemoryReservation,
 ) -> Result<Bytes, Fault> {
-    let limit = cx.engine.settings.limits.body_bytes;
+    let limit = cx.engine.settings().limits.body_bytes;
     let too_large = || {
         Fault::new(FaultKind::PayloadTooLarge)
             .with_message(format!("The request is larger than {limit} bytes."))
@@ -218,7 +217,7 @@ pub async fn read_body(
         return Err(too_large());
     }
     let taking = take(cx, tenant, body, load);
-    match tokio::time::timeout(cx.engine.settings.timeouts.request, taking).await {
+    match tokio::time::timeout(cx.engine.settings().timeouts.request, taking).await {
         Ok(Ok(Ok(bytes))) => bytes.ok_or_else(too_large),
         Ok(Ok(Err(fault))) => Err(fault),
         Ok(Err(_)) => {
@@ -239,18 +238,15 @@ async fn take(
     body: Body,
     load: &mut MemoryReservation,
 ) -> Result<Result<Option<Bytes>, Fault>, axum::Error> {
-    let Limits { body_bytes: limit, body_bytes_per_second, .. } = cx.engine.settings.limits;
+    let Limits { body_bytes: limit, body_bytes_per_second, .. } = cx.engine.settings().limits;
     let (mut kept, mut size, mut refused) = (BytesMut::new(), 0_usize, None);
-    let mut intake = cx.engine.limiter.cpu_offload.intake(
-        tenant,
-        body.into_data_stream(),
-        body_bytes_per_second,
-    );
+    let mut intake =
+        cx.engine.cpu_offload().intake(tenant, body.into_data_stream(), body_bytes_per_second);
     while let Some(data) = intake.next().await {
         let data = data?;
         size = size.saturating_add(data.len());
         if size <= limit && refused.is_none() {
-            refused = load.grow(data.len(), &cx.engine.settings.limits).err();
+            refused = load.grow(data.len()).err();
             if refused.is_some() {
                 // Give the memory back.
                 kept = BytesMut::new();

@@ -19,6 +19,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::face::FaceContext;
+use crate::face::repeats::ReaderGuardSlot;
 pub use crate::face::writer::ViewerKind;
 use crate::face::{BodyStep, Emit, Face, FaceWriter, ViewRequest};
 use capstan_engine::events::Happened;
@@ -79,7 +80,7 @@ impl Behind {
     /// Counts replayed frames. Returns true after the last one.
     fn catch_up(&mut self, cx: &FaceContext, frames: &Frames) -> bool {
         let replayed = self.packets.min(frames.len() as u64);
-        cx.engine.viewers.replayed(replayed);
+        cx.engine.viewers().replayed(replayed);
         self.packets -= replayed;
         cx.engine.passed(&self.tenant, VISIT, frames.size());
         self.packets == 0
@@ -88,7 +89,7 @@ impl Behind {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.cx.engine.viewers.closed();
+        self.cx.engine.viewers().closed();
     }
 }
 
@@ -100,12 +101,15 @@ pub async fn respond(
     slot: Slot,
 ) -> Result<Response, Fault> {
     let mut writer = face.open(cx, viewer).await?;
-    cx.engine.viewers.opened();
+    cx.engine.viewers().opened();
     let (run, from, opening) = (viewer.run, writer.base(), writer.opening(cx));
-    let reader = cx.engine.journal.reader_of(run, from);
-    let interval = writer.heartbeat_interval(cx.engine.settings.timeouts.heartbeat);
+    let reader = cx.engine.reader_of(run, from);
+    let interval = writer.heartbeat_interval(cx.engine.settings().timeouts.heartbeat);
     let rest = writer.max_duration().map(|longest| Box::pin(tokio::time::sleep(longest)));
-    let viewing = Viewing::new(&cx.engine, run, from);
+    let slot_of_repeat = viewer.parts.extensions.get::<ReaderGuardSlot>();
+    let is_repeat = slot_of_repeat.is_some_and(ReaderGuardSlot::is_repeat);
+    let behind = is_repeat.then_some(viewer.point.behind);
+    let viewing = Viewing::new(&cx.engine, run, from, behind);
     let departure = viewing.departure();
     // Boxed, because it is moved with every chunk.
     let open = Box::new(Open {
@@ -117,7 +121,7 @@ pub async fn respond(
         is_over: false,
         is_lost: false,
         behind: Behind::new(run, from),
-        ended: Box::pin(cx.engine.ended.clone().cancelled_owned()),
+        ended: Box::pin(cx.engine.until_ended_owned()),
         heartbeat: Box::pin(tokio::time::sleep(interval)),
         interval,
         silent_since: Instant::now(),
@@ -210,7 +214,7 @@ impl Open {
     /// Ends the body because the server stops. If the journal has failed, the body must not look
     /// complete.
     fn end(&mut self) -> BodyStep {
-        if self.cx.engine.broken.is_cancelled() { BodyStep::Cut } else { self.writer.closing() }
+        if self.cx.engine.is_broken() { BodyStep::Cut } else { self.writer.closing() }
     }
 
     /// The next packets are damaged. The viewer gets a final error in packets that the journal does
@@ -221,8 +225,8 @@ impl Open {
         }
         self.is_lost = true;
         let (stream, after) = (self.reader.stream_id(), self.reader.cursor());
-        tracing::error!(%stream, after, %error, "a stream is damaged; its reader is told");
-        let Ok(Some(run)) = self.cx.engine.journal.store().run(stream).await else {
+        tracing::error!(%stream, after, %error, "a stream is damaged; its reader gets an error");
+        let Ok(Some(run)) = self.cx.engine.store().run(stream).await else {
             return BodyStep::Cut;
         };
         self.cx.engine.emit(&run, Happened::ReadDamage);

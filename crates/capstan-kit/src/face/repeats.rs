@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use capstan_journal::{NameKind, Named, Run, RunState};
+use capstan_journal::{ArmedBy, NameKind, Named, Run, RunState};
 use capstan_protocol::{Close, DecodeError, Fault};
 use http::request::Parts;
 use serde_json::json;
@@ -110,7 +110,15 @@ pub fn is_repeat(parts: &Parts) -> bool {
     count.and_then(|count| count.parse::<u64>().ok()).is_some_and(|count| count > 0)
 }
 
-/// Finds the newest run with this body that the request may repeat and that has no reader.
+/// Who starts the next attempt. An SDK retries a request that has a key and waits for one object,
+/// so the client does. No client comes back for another run, so the gateway does.
+pub fn armed_by(request: &Request<'_>) -> ArmedBy {
+    let has_key = request.parts.headers.contains_key(KEY.name);
+    if has_key && request.ask.wants.is_collected() { ArmedBy::Client } else { ArmedBy::Gateway }
+}
+
+/// Finds the newest run with this body that the request may repeat and that has no reader. `None`
+/// if a newer run failed: then the request is another try.
 pub async fn repeated(
     cx: &FaceContext,
     tenant: &str,
@@ -122,18 +130,14 @@ pub async fn repeated(
     let hash = hash.map(|byte| format!("{byte:02x}")).concat();
     let named = cx
         .engine
-        .journal
         .store()
         .named(Named { limit: MOST, ..Named::all(tenant, NameKind::BodyHash, &hash) })
         .await;
-    let now = cx.engine.wall.now();
-    let is_candidate = |run: &Run| {
-        run.face == face
-            && is_keyless(run)
-            && between(run.created_at, now) <= WITHIN
-            && may_repeat(run)
-    };
-    for run in named.map_err(journal_fault)?.into_iter().filter(is_candidate) {
+    let now = cx.engine.now();
+    let is_candidate =
+        |run: &Run| run.face == face && is_keyless(run) && between(run.created_at, now) <= WITHIN;
+    let runs = named.map_err(journal_fault)?.into_iter().filter(is_candidate);
+    for run in runs.take_while(has_not_failed).filter(may_repeat) {
         if let Some(guard) = ReaderGuard::alone(&cx.engine, &run).await {
             if let Some(slot) = parts.extensions.get::<ReaderGuardSlot>() {
                 slot.set(guard);
@@ -144,9 +148,7 @@ pub async fn repeated(
     Ok(None)
 }
 
-/// Whether a repeat should attach to this run: it is open or has an answer. After a failure, a
-/// repeat starts a new run.
-pub fn is_worth_it(run: &Run) -> bool {
+fn has_not_failed(run: &Run) -> bool {
     match run.state {
         RunState::Running | RunState::Waiting => true,
         RunState::Closed => run.fault.is_none() && run.reason.as_deref() != Some(Close::CANCELLED),

@@ -1,5 +1,6 @@
-//! Records which answers this process has written completely to a connection. A repeated request
-//! may attach to an answer that its client has probably not received.
+//! Records which answers were written completely to a connection. A repeated request may attach to
+//! an answer that its client has probably not received. The run's record has the time, so that it
+//! is known after a restart and at other gateways. Connections are known only to this process.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -7,21 +8,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::extract::ConnectInfo;
+use capstan_engine::Engine;
+use capstan_engine::wall_clock::between;
 use capstan_journal::Run;
 use http::request::Parts;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::face::repeats;
+use crate::face::{FaceContext, repeats};
 
-/// How long an answer is remembered after it was sent.
-const REMEMBERED: Duration = Duration::from_secs(600);
-
-/// How long after its end a sent answer may still count as lost on its way. A little longer than
+/// How long after it was sent an answer may still count as lost on its way. A little longer than
 /// the longest delay of a coding agent's client before it repeats a request.
 const LOST_WITHIN: Duration = Duration::from_secs(60);
 
-/// The answers that were sent, by stream.
+/// The answers that this process sent within that time, by stream.
 #[derive(Debug, Clone, Default)]
 pub struct SentAnswers(Arc<Mutex<HashMap<Uuid, Sent>>>);
 
@@ -29,33 +29,42 @@ pub struct SentAnswers(Arc<Mutex<HashMap<Uuid, Sent>>>);
 type Sent = (Instant, Option<SocketAddr>);
 
 /// An answer that is about to be sent.
-#[derive(Debug)]
 pub struct SentAnswer {
     all: SentAnswers,
+    engine: Engine,
     stream: Uuid,
+    /// A repeated request may attach to its run.
+    is_repeatable: bool,
     peer: Option<SocketAddr>,
 }
 
 impl SentAnswers {
     /// The answer to this request. Call `record` when all of it was written.
-    pub fn answer(&self, stream: Uuid, parts: &Parts) -> SentAnswer {
-        SentAnswer { all: self.clone(), stream, peer: peer_of(parts) }
+    pub fn answer(&self, cx: &FaceContext, run: &Run, parts: &Parts) -> SentAnswer {
+        SentAnswer {
+            all: self.clone(),
+            engine: cx.engine.clone(),
+            stream: run.stream_id,
+            is_repeatable: repeats::is_keyless(run),
+            peer: peer_of(parts),
+        }
     }
 
-    /// Whether this request may repeat a request whose answer was lost. The client says so, or the
-    /// run is open, or the answer may not have arrived. A failed run is started again instead.
-    pub fn may_repeat(&self, run: &Run, parts: &Parts) -> bool {
-        let may_be_lost =
-            || repeats::is_repeat(parts) || run.is_open() || self.may_be_lost(run, parts);
-        repeats::is_worth_it(run) && may_be_lost()
+    /// Whether this request may repeat the request of this run: the run is open, or its answer may
+    /// not have arrived.
+    pub fn may_repeat(&self, cx: &FaceContext, run: &Run, parts: &Parts) -> bool {
+        run.is_open() || self.may_be_lost(cx, run, parts)
     }
 
     /// Whether a complete answer may not have reached this client. A client that asks again on the
     /// same connection has read the answer before.
-    fn may_be_lost(&self, run: &Run, parts: &Parts) -> bool {
-        let sent = self.lock().get(&run.stream_id).map(|(at, peer)| (at.elapsed(), *peer));
-        let Some((since, peer)) = sent else { return true };
-        since < LOST_WITHIN && peer.zip(peer_of(parts)).is_some_and(|(then, now)| then != now)
+    fn may_be_lost(&self, cx: &FaceContext, run: &Run, parts: &Parts) -> bool {
+        match self.lock().get(&run.stream_id) {
+            Some((at, peer)) if at.elapsed() < LOST_WITHIN => {
+                peer.zip(peer_of(parts)).is_some_and(|(then, now)| then != now)
+            }
+            _ => run.sent_at.is_none_or(|at| between(at, cx.engine.now()) < LOST_WITHIN),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Sent>> {
@@ -64,11 +73,22 @@ impl SentAnswers {
 }
 
 impl SentAnswer {
-    /// Records that the answer was written completely.
+    /// Records that the answer was written completely. The run's record follows a little later.
     pub fn record(&self) {
+        if !self.is_repeatable {
+            return;
+        }
         let (mut all, now) = (self.all.lock(), Instant::now());
-        all.retain(|_, (at, _)| now.saturating_duration_since(*at) < REMEMBERED);
+        all.retain(|_, (at, _)| now.saturating_duration_since(*at) < LOST_WITHIN);
         all.insert(self.stream, (now, self.peer));
+        drop(all);
+        let (engine, stream, at) = (self.engine.clone(), self.stream, self.engine.now());
+        self.engine.spawn(async move {
+            if let Err(error) = engine.store().mark_sent(stream, at).await {
+                tracing::warn!(%stream, %error, "the journal did not record that an answer was \
+                 sent; a repeated request may get it again");
+            }
+        });
     }
 }
 

@@ -216,7 +216,7 @@ impl Jwt {
             return Err(unfit());
         };
         let checked = jsonwebtoken::decode(token, &key.key, &self.validation(key.algorithm));
-        let claims: Map<String, Value> = checked.map_err(|error| told(error.kind()))?.claims;
+        let claims: Map<String, Value> = checked.map_err(|error| fault_of(error.kind()))?.claims;
         self.check_time(&claims, now)?;
         Ok(Claims {
             tenant: self.tenant(&claims, tenants)?,
@@ -265,7 +265,7 @@ impl Jwt {
         let is_known = tenants.has(name) || self.takes(name);
         is_known
             .then(|| name.to_owned())
-            .ok_or_else(|| refused("The token's tenant is none of this server's."))
+            .ok_or_else(|| refused("The token's tenant is not a tenant of this server."))
     }
 
     /// Whether tokens may introduce this tenant, and the limit is not reached.
@@ -301,7 +301,7 @@ fn refused(why: &str) -> Fault {
 /// The fault for a refused token.
 // Any other error of the crate, also of a later version, is a refusal.
 #[allow(clippy::wildcard_enum_match_arm)]
-fn told(error: &ErrorKind) -> Fault {
+fn fault_of(error: &ErrorKind) -> Fault {
     match error {
         ErrorKind::InvalidIssuer => refused("The token is of another issuer."),
         ErrorKind::InvalidAudience => refused("The token is for another audience."),

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_may_what_is_said_and_only_to_its_tenants() {
+    fn an_operator_has_its_rights_for_its_tenants_only() {
         let (keys, may) = (vec![KeyHash::of("k")], vec![Right::Look]);
         let some = Operator { name: "ada".into(), keys, tenants: vec!["acme".into()], may };
         assert!(some.may_to(Right::Look, "acme") && !some.may_to(Right::Look, "other"));

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenants_own_rule_goes_before_the_one_for_all_and_what_is_not_stored_is_kept_briefly() {
+    fn a_tenants_retention_wins_and_unstored_runs_expire_soon() {
         let minutes = |n: u64| Duration::from_secs(n * 60);
         let plain = Tenant::new("plain", vec![]);
         let own =

@@ -55,7 +55,7 @@ pub struct Ticket {
 impl Tickets {
     /// Loads the secret of the gateway's store.
     pub async fn load(engine: &Engine) -> Result<Self, Fault> {
-        let secret = engine.journal.store().secret().await.map_err(journal_fault)?;
+        let secret = engine.store().secret().await.map_err(journal_fault)?;
         Self::new(secret.as_bytes())
     }
 
@@ -117,7 +117,8 @@ pub async fn attach(
 ) -> Result<(), Fault> {
     if let Some(key) = key {
         let holder = Holder { tenant: &run.tenant, key };
-        let ticket = Tickets::load(engine).await?.issue(holder, run.stream_id, engine.wall.unset());
+        let ticket =
+            Tickets::load(engine).await?.issue(holder, run.stream_id, engine.wall().unset());
         ticket.put_into(headers);
     }
     Ok(())

@@ -15,15 +15,11 @@ use crate::identity::tickets;
 
 /// What holds for all routes.
 const ABOUT: &str = "The run contract for AI agents: start once, stream, fail in types, resume \
- anywhere, stop on purpose.\n\n\
-    Every refusal is a problem (RFC 9457) with a `code` of the catalogue, and its `type` is a \
-    page that a person can read. \
-    Every response carries `X-Request-ID`. What answers GET answers HEAD. Another method is 405 \
-    `method_not_allowed` with \
-    `Allow`, an unknown path 404 `route_not_found`. Members of the query that are not listed are \
-    ignored, except those that \
-    look like a key.\n\n\
-    A server without tenants asks for no key and answers to its own machine only.";
+ anywhere, stop on purpose.\n\nEvery refusal is a problem (RFC 9457) with a `code` of the \
+ catalogue. Its `type` is the URL of a page that explains it. Every response has `X-Request-ID`. \
+ Routes with GET also answer HEAD. Another method is 405 `method_not_allowed` with `Allow`, an \
+ unknown path 404 `route_not_found`. Unknown query parameters are ignored, except those that look \
+ like a key.\n\nA server without tenants needs no key, and serves its own machine only.";
 
 /// The document, in the order of the routes.
 pub fn document(routes: &[Described]) -> Value {
@@ -184,7 +180,7 @@ fn responses(route: &Described, models: &mut Models) -> Map<String, Value> {
         .row
         .answers
         .iter()
-        .map(|answer| (answer.status.to_string(), told(answer, models)))
+        .map(|answer| (answer.status.to_string(), answer_object(answer, models)))
         .collect();
     for (status, entries) in faults(route) {
         // A status that is an answer's as well is described there.
@@ -195,7 +191,7 @@ fn responses(route: &Described, models: &mut Models) -> Map<String, Value> {
     responses
 }
 
-fn told(answer: &Answer, models: &mut Models) -> Value {
+fn answer_object(answer: &Answer, models: &mut Models) -> Value {
     let mut response = json!({ "description": answer.says,
     "headers": headers(answer.headers.iter().copied().chain([&REQUEST_ID])) });
     if let Value::Object(response) = &mut response {
@@ -259,11 +255,11 @@ fn components(routes: &[Described], schemas: Value) -> Value {
     let sent = of_rows.chain([&TENANT_ID, &REQUEST_ID]);
     let of_answers =
         routes.iter().flat_map(|route| route.row.answers).flat_map(|answer| answer.headers);
-    let told = of_answers.copied().chain([&WAIT, &REQUEST_ID]);
+    let headers = of_answers.copied().chain([&WAIT, &REQUEST_ID]);
     json!({
         "parameters": sent.map(|header| (header.name.to_owned(),
         of_request(header))).collect::<Map<_, _>>(),
-        "headers": told.map(|header| (header.name.to_owned(),
+        "headers": headers.map(|header| (header.name.to_owned(),
         of_response(header))).collect::<Map<_, _>>(),
         "securitySchemes": security_schemes(),
         "schemas": schemas,
@@ -294,12 +290,12 @@ fn faults(route: &Described) -> BTreeMap<u16, Vec<&'static Entry>> {
 fn refusal(route: &Described, status: u16, entries: &[&Entry], models: &mut Models) -> Value {
     let lines: Vec<String> =
         entries.iter().map(|entry| format!("- `{}`: {}", entry.code, entry.meaning)).collect();
-    let told = |content: Map<String, Value>| {
+    let refusal_object = |content: Map<String, Value>| {
         json!({ "description": lines.join("\n"),
     "headers": headers([&WAIT, &REQUEST_ID].into_iter()), "content": content })
     };
     if let Some(refusals) = route.row.refusals {
-        return told([content(&refusals.content, models)].into_iter().collect());
+        return refusal_object([content(&refusals.content, models)].into_iter().collect());
     }
     let codes: Vec<&str> = entries.iter().map(|entry| entry.code).collect();
     // An agent may report a code of its own, with the status of an unclassified failure.
@@ -308,5 +304,7 @@ fn refusal(route: &Described, status: u16, entries: &[&Entry], models: &mut Mode
     let code = if is_open { json!({ "examples": codes }) } else { json!({ "enum": codes }) };
     let schema = json!({ "allOf": [models.written(model::<Problem>)],
         "properties": { "code": code, "status": { "const": status } } });
-    told([(problem::CONTENT_TYPE.to_owned(), json!({ "schema": schema }))].into_iter().collect())
+    refusal_object(
+        [(problem::CONTENT_TYPE.to_owned(), json!({ "schema": schema }))].into_iter().collect(),
+    )
 }

@@ -12,9 +12,8 @@ pub struct Header {
 /// The last event that the client received.
 pub const CURSOR: Header = Header {
     name: "Last-Event-ID",
-    says: "Read on after this place: the last `id:` that was received, `<stream_id>:<seq>`. A \
-     bare `<stream_id>` replays all. \
-        It beats `after`. An empty one is none.",
+    says: "Resume after this place: the last received `id:`, `<stream_id>:<seq>`. A bare \
+     `<stream_id>` replays all. It takes precedence over `after`. An empty value counts as none.",
     schema: || {
         json!({ "type": "string", "pattern":
             "^([0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(:[0-9]{1,19}(\\.[0-9]{1,9})?)?)?$"
@@ -25,8 +24,8 @@ pub const CURSOR: Header = Header {
 /// The trace id of requests and responses.
 pub const REQUEST_ID: Header = Header {
     name: "X-Request-ID",
-    says: "The id of this request in the logs: the one that was sent if it is plain and short, \
-     else a new one. It is not the key of the run.",
+    says: "The id of this request in the logs: the client's own if it is plain and short, else a \
+     new one. It is not the key of the run.",
     schema: text,
 };
 

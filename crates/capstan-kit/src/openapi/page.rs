@@ -19,17 +19,17 @@ struct Operation<'a> {
     document: &'a Value,
     method: &'a str,
     path: &'a str,
-    told: &'a Value,
+    object: &'a Value,
 }
 
 impl<'a> Operation<'a> {
     fn text(self, name: &str) -> &'a str {
-        self.told[name].as_str().unwrap_or_default()
+        self.object[name].as_str().unwrap_or_default()
     }
 
     /// The parameters, with references resolved.
     fn parameters(self) -> impl Iterator<Item = &'a Value> {
-        array(&self.told["parameters"]).map(move |parameter| {
+        array(&self.object["parameters"]).map(move |parameter| {
             let shared = parameter["$ref"]
                 .as_str()
                 .and_then(|to| self.document.pointer(to.trim_start_matches('#')));
@@ -78,10 +78,10 @@ fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
 /// The routes of a section. Routes that differ only in their path share an article.
 fn grouped<'a>(document: &'a Value, tag: &Value) -> Vec<Vec<Operation<'a>>> {
     let all = members(&document["paths"]).flat_map(|(path, methods)| {
-        members(methods).map(move |(method, told)| Operation { document, method, path, told })
+        members(methods).map(move |(method, object)| Operation { document, method, path, object })
     });
     let mut groups: Vec<Vec<Operation<'_>>> = Vec::new();
-    for operation in all.filter(|operation| operation.told["tags"][0] == *tag) {
+    for operation in all.filter(|operation| operation.object["tags"][0] == *tag) {
         let is_same = |group: &&mut Vec<Operation<'_>>| {
             group.first().is_some_and(|first| {
                 (first.method, first.text("description"))
@@ -129,22 +129,22 @@ fn article(group: &[Operation<'_>]) -> String {
         .collect();
     format!(
         "<article id={id}><h3><a href=\"#{id}\">{heading}</a></h3>{also}<p \
-         class=summary>{summary}</p>{says}{who}\
+         class=summary>{summary}</p>{says}{authentication}\
          {parameters}{body}{example}{answers}{refusals}</article>",
         id = first.text("operationId"),
         heading = first.heading(),
         summary = escape(first.text("summary")),
         says = prose(first.text("description")),
-        who = who(first.told),
+        authentication = authentication(first.object),
         parameters = parameters(*full),
-        body = body(&first.told["requestBody"]),
+        body = body(&first.object["requestBody"]),
         example = example::curl(*first),
-        answers = answers(&first.told["responses"]),
-        refusals = refusals::told(&first.told["responses"]),
+        answers = answers(&first.object["responses"]),
+        refusals = refusals::section(&first.object["responses"]),
     )
 }
 
-fn who(operation: &Value) -> &'static str {
+fn authentication(operation: &Value) -> &'static str {
     match array(&operation["security"]).count() {
         0 => "<p class=who>Open without a key.</p>",
         1 => "<p class=who>Needs a key: <code>Authorization: Bearer …</code></p>",
@@ -223,7 +223,8 @@ fn models(schemas: &Value) -> String {
     };
     let models: String = members(schemas).map(model).collect();
     format!(
-        "<section id=models><h2>Models</h2><p>JSON Schema, as the document holds it. What is read \
-         differently from what is written ends in <code>Input</code>.</p>{models}</section>"
+        "<section id=models><h2>Models</h2><p>JSON Schema, as in the document. A model whose \
+         request form differs from its response form has a second schema that ends in \
+         <code>Input</code>.</p>{models}</section>"
     )
 }

@@ -30,7 +30,7 @@ pub const SESSION: PathParameter = PathParameter {
 };
 
 pub const TENANT: PathParameter = PathParameter {
-    says: "Whose it is; `local` on a server without tenants.",
+    says: "The tenant; `local` on a server without tenants.",
     schema: text,
     example: "local",
 };

@@ -1,8 +1,8 @@
 //! RFC 005: what an ERROR packet may carry, and that every refusal names its place.
 
 use capstan_protocol::{
-    Close, DecodeErrorKind, ErrorDomain, ErrorSeverity, Event, EventView, Payload, RawObject,
-    StreamError, StreamOpCode, StreamPacket, Timestamp, UserError, decode, event, v2,
+    Close, DecodeErrorKind, ErrorDomain, ErrorSeverity, Event, EventView, Payload, RawJson,
+    RawObject, StreamError, StreamOpCode, StreamPacket, Timestamp, UserError, decode, event, v2,
 };
 use serde_json::{Value, json};
 
@@ -196,6 +196,17 @@ fn the_payload_decides_the_op() {
     assert_eq!(of(Payload::Delta(String::new())).op(), StreamOpCode::Delta);
     assert_eq!(of(Payload::Event(RawObject::parse("{}").unwrap())).op(), StreamOpCode::Event);
     assert_eq!(of(Payload::Close(Close::Unstated)).op(), StreamOpCode::Close);
+}
+
+#[test]
+fn text_that_was_checked_is_an_object_like_any_other() {
+    let object = RawObject::from_checked(" {\"a\":\n [1, 2]}\t").unwrap();
+    assert_eq!(object.get(), r#"{"a":[1,2]}"#);
+    assert_eq!(serde_json::to_string(&object).unwrap(), object.get());
+    assert_eq!(RawJson::from(object.clone()).get(), object.get());
+    assert_eq!(object, RawObject::parse(r#"{"a": [1, 2]}"#).unwrap());
+    let wrong = RawObject::from_checked("[1]").unwrap_err();
+    assert_eq!(wrong.to_string(), "document: expected an object, found an array");
 }
 
 #[test]

@@ -43,6 +43,7 @@ impl Writer {
         let asker = claim.answers.map(|asker| self.answered(asker, &claim)).transpose()?;
         self.admit(&claim, quota, group)?;
         if let Some((record, run)) = asker {
+            self.keep_unsynced(run.stream_id, group);
             self.rewrite_run(record, run, group)?;
         }
         let (session_id, last_turn) =
@@ -153,7 +154,22 @@ impl Writer {
             Some(asked) if asked.answered_by == Some(by) => asked.answered_by = None,
             _ => return Ok(()),
         }
+        self.keep_unsynced(asker, group);
         self.rewrite_run(record, run, group)
+    }
+
+    /// Records when the answer of a closed run was sent; false if there is no such run.
+    pub(crate) fn mark_sent(
+        &mut self,
+        stream: Uuid,
+        at: Timestamp,
+        group: &mut Group,
+    ) -> Result<bool, JournalError> {
+        let Some(record) = self.record(stream)?.filter(|record| !record.run.is_open()) else {
+            return Ok(false);
+        };
+        let run = Run { sent_at: Some(at), ..record.run.clone() };
+        self.rewrite_run(record, run, group).map(|()| true)
     }
 
     /// Writes the record of a run that changed without a transition. Later commands of the group
@@ -167,7 +183,6 @@ impl Writer {
         let stream = run.stream_id;
         let record = Record { run, revision: record.revision + 1, ..record };
         self.put_record(&record, group)?;
-        self.keep_unsynced(stream, group);
         if !record.run.is_open() {
             self.closing.push(stream);
         }

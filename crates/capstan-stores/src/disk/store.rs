@@ -70,6 +70,10 @@ impl Records for DiskStore {
         Ok(is_done)
     }
 
+    async fn mark_sent(&self, stream: Uuid, at: Timestamp) -> Result<bool> {
+        self.ask(|reply| Command::MarkSent { stream, at, reply }).await
+    }
+
     async fn read(&self, id: Uuid, after: u64, most: usize, bytes: usize) -> Result<Vec<Frame>> {
         let read = move |shared: &Shared| view::read(shared, id, after, most, bytes);
         let frames = self.view_of(self.owner_of(id), read).await?;

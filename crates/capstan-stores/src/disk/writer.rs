@@ -56,6 +56,12 @@ pub(crate) enum Command {
         quota: Quota,
         reply: Reply<bool>,
     },
+    /// Records when the answer of a closed run was sent.
+    MarkSent {
+        stream: Uuid,
+        at: Timestamp,
+        reply: Reply<bool>,
+    },
     /// Deletes closed streams.
     Retire {
         streams: Vec<Uuid>,
@@ -103,6 +109,7 @@ impl Command {
             Self::Claim(..)
             | Self::Append { .. }
             | Self::Transition { .. }
+            | Self::MarkSent { .. }
             | Self::Erased { .. } => false,
             Self::Withdraw { .. }
             | Self::Retire { .. }
@@ -247,6 +254,10 @@ impl Writer {
                 let result = self
                     .check()
                     .and_then(|()| self.transition(from, *to, &frames, turn, &quota, group));
+                group.answer(reply, result);
+            }
+            Command::MarkSent { stream, at, reply } => {
+                let result = self.check().and_then(|()| self.mark_sent(stream, at, group));
                 group.answer(reply, result);
             }
             Command::Retire { streams, now, reply } => {

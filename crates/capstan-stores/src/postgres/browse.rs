@@ -18,7 +18,7 @@ macro_rules! page {
     ($narrow:literal) => {
         concat!(
             "with seen as materialized (select r.stream, r.tenant, r.session, r.state, r.attempt, ",
-            "r.turns_before, r.answered_by, r.record, r.last_seq, r.bytes, r.owner ",
+            "r.turns_before, r.answered_by, r.record, r.last_seq, r.bytes, r.sent_at, r.owner ",
             "from capstan.runs r where r.stream >= $1 and r.stream < $2 ",
             "and ($3::text[] is null or r.tenant = any($3)) and ",
             $narrow,
@@ -34,7 +34,7 @@ macro_rules! page {
             "order by r.stream desc limit $10) ",
             "select r.stream, r.state, r.attempt, r.turns_before, r.answered_by, r.record::text, ",
             "greatest(r.last_seq, coalesce(b.last_seq, 0)), ",
-            "greatest(r.bytes, coalesce(b.total, 0)), s.count, s.last, ",
+            "greatest(r.bytes, coalesce(b.total, 0)), r.sent_at, s.count, s.last, ",
             "(select p.name from capstan.replicas p where p.id = r.owner) ",
             "from (select count(*) as count, ",
             "(select stream from seen order by stream limit 1) as last from seen) s ",
@@ -85,7 +85,7 @@ fn number(status: Status) -> i32 {
 
 /// A run with the name of its owner.
 fn owned(row: &tokio_postgres::Row) -> Result<Run, JournalError> {
-    let owner = column::<Option<String>>(row, 10).map_err(Failure::into_error)?;
+    let owner = column::<Option<String>>(row, 11).map_err(Failure::into_error)?;
     rows::run(row).map(|run| Run { owner, ..run })
 }
 
@@ -146,7 +146,7 @@ impl PostgresStore {
             .await?;
         let read = || -> Result<_, Failure> {
             let Some(first) = found.first() else { return Ok((0, None)) };
-            Ok((column::<i64>(first, 8)?, column::<Option<Uuid>>(first, 9)?))
+            Ok((column::<i64>(first, 9)?, column::<Option<Uuid>>(first, 10)?))
         };
         let (count, last) = read().map_err(Failure::into_error)?;
         let is_run = |row: &&tokio_postgres::Row| {

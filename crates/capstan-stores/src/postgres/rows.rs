@@ -2,6 +2,7 @@
 
 use capstan_journal::backend::rules::shown;
 use capstan_journal::{ErrorKind, JournalError, NameKind, Run, StoredTurn};
+use capstan_protocol::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 use uuid::Uuid;
@@ -15,7 +16,7 @@ macro_rules! select_runs {
         concat!(
             "select r.stream, r.state, r.attempt, r.turns_before, r.answered_by, r.record::text, ",
             "greatest(r.last_seq, coalesce(b.last_seq, 0)), ",
-            "greatest(r.bytes, coalesce(b.total, 0)) from capstan.runs r ",
+            "greatest(r.bytes, coalesce(b.total, 0)), r.sent_at from capstan.runs r ",
             // The counts of a running run are in its last block.
             "left join lateral (select b.last_seq, b.total from capstan.blocks b ",
             "where b.stream = r.stream order by b.last_seq desc limit 1) b on r.state = 1 ",
@@ -49,9 +50,10 @@ pub(super) fn run(row: &Row) -> Result<Run, JournalError> {
             column(row, 4)?,
             column::<&str>(row, 5)?,
             counts,
+            column::<Option<i64>>(row, 8)?,
         ))
     };
-    let (stream, state, attempt, answered_by, record, (turns, last_seq, bytes)) =
+    let (stream, state, attempt, answered_by, record, (turns, last_seq, bytes), sent_at) =
         read().map_err(Failure::into_error)?;
     let damaged = || {
         JournalError::new(
@@ -64,6 +66,7 @@ pub(super) fn run(row: &Row) -> Result<Run, JournalError> {
     run.attempt = attempt.cast_unsigned();
     run.turns_before = turns.cast_unsigned();
     (run.last_seq, run.bytes) = (last_seq.cast_unsigned(), bytes.cast_unsigned());
+    run.sent_at = sent_at.map(Timestamp::from_micros).or(run.sent_at);
     if let Some(asked) = &mut run.asked {
         asked.answered_by = asked.answered_by.or(answered_by);
     }

@@ -54,6 +54,8 @@ const READ: &str = "select last_seq, data from capstan.blocks \
     (select last_seq, total from capstan.blocks where stream = $1 and last_seq > $2 \
     order by last_seq limit $3) b window w as (order by last_seq)) b \
     where before is null or before < $4) order by last_seq";
+const MARK_SENT: &str = "update capstan.runs set sent_at = $2 where stream = $1 and state = 3 \
+    returning stream";
 const IS_CERTAIN: &str =
     "select state > 1 or capstan.survives(incarnation) from capstan.runs where stream = $1";
 const TURNS: &str = "select number, turn::text from (select number, turn, \
@@ -221,6 +223,10 @@ impl Records for PostgresStore {
 
     async fn run(&self, stream: Uuid) -> Result<Option<Run>> {
         Ok(self.runs(ONE, &[&stream]).await?.pop())
+    }
+
+    async fn mark_sent(&self, stream: Uuid, at: Timestamp) -> Result<bool> {
+        Ok(!self.rows(MARK_SENT, &[&stream, &at.as_micros()]).await?.is_empty())
     }
 
     async fn is_tail_certain(&self, stream: Uuid) -> Result<bool> {

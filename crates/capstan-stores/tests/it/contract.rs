@@ -87,6 +87,7 @@ contract! {
         out_of_order_frames_are_refused,
         append_of_another_attempt_is_fenced,
         transition_is_compare_and_set,
+        sent_answer_is_recorded_once_its_run_has_ended,
         concurrent_transitions_have_one_winner,
         transition_keeps_fields_of_the_claim,
         lost_tail_is_marked_by_a_gap,

@@ -1,5 +1,5 @@
-//! What a task has said: artifacts, one behind the other, told once however often they are
-//! restated.
+//! Turns the artifacts of a task into text. An agent may send an artifact several times; the text
+//! is sent once.
 
 use capstan_agent::Output;
 use capstan_protocol::{MediaCarousel, MediaItem, PresentationEventType};
@@ -10,9 +10,9 @@ use super::status::text_of;
 use crate::decode::{member, text};
 use crate::thoughts::make;
 
-/// Between two artifacts.
+/// The text between two artifacts.
 const GAP: &str = "\n\n";
-/// The events that a gateway tells as data, and that are read back.
+/// Events that a Capstan gateway sends as data parts. They become the original events again.
 const OWN: [PresentationEventType; 2] =
     [PresentationEventType::CitationBlock, PresentationEventType::MediaCarousel];
 
@@ -20,21 +20,21 @@ const OWN: [PresentationEventType; 2] =
 struct Artifact {
     id: String,
     text: String,
-    /// So much of the text was said before this run.
+    /// The length of the text that existed before this run.
     before: usize,
-    /// So many other parts were told.
+    /// The number of other parts that were sent.
     others: usize,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Artifacts {
     list: Vec<Artifact>,
-    /// All text that was told, as it was told.
-    told: String,
+    /// All text that was sent.
+    sent: String,
 }
 
 impl Artifacts {
-    /// What was said before this run.
+    /// Records the artifacts that existed before this run.
     pub(super) fn pass_over(&mut self, artifacts: &[Value]) {
         for artifact in artifacts {
             let (text, others) = contents(artifact);
@@ -43,22 +43,22 @@ impl Artifacts {
         }
     }
 
-    /// The artifacts as they are now; whether that brought anything new.
-    pub(super) fn restate(&mut self, artifacts: &[Value], out: &mut Vec<Output>) -> bool {
+    /// Takes the present artifacts. Returns true if they contain anything new.
+    pub(super) fn replace_all(&mut self, artifacts: &[Value], out: &mut Vec<Output>) -> bool {
         let before = out.len();
         for artifact in artifacts {
             self.set(artifact, out);
         }
-        self.mend(out);
+        self.send_changes(out);
         out.len() > before
     }
 
-    /// A piece, or an artifact anew.
+    /// Takes a piece of an artifact, or a replacement of it.
     pub(super) fn update(&mut self, artifact: &Value, is_added: bool, out: &mut Vec<Output>) {
         let known = self.list.iter().position(|known| known.id == id_of(artifact));
         let Some(at) = known.filter(|_| is_added) else {
             self.set(artifact, out);
-            return self.mend(out);
+            return self.send_changes(out);
         };
         let (piece, others) = contents(artifact);
         let is_last = at + 1 == self.list.len();
@@ -68,27 +68,27 @@ impl Artifacts {
         }
         out.extend(others.into_iter().filter_map(|part| other(artifact, part)));
         if is_last {
-            self.say(&piece, out);
+            self.send_text(&piece, out);
         } else {
-            self.mend(out);
+            self.send_changes(out);
         }
     }
 
-    /// A message that is the whole answer.
-    pub(super) fn tell(&mut self, message: &Value, out: &mut Vec<Output>) {
-        let (said, others) = contents(message);
-        self.say(&said, out);
+    /// Takes a message that is the complete answer.
+    pub(super) fn message(&mut self, message: &Value, out: &mut Vec<Output>) {
+        let (text, others) = contents(message);
+        self.send_text(&text, out);
         out.extend(others.into_iter().filter_map(|part| other(message, part)));
     }
 
-    /// The words with which a task ends, unless they are what it has said.
-    pub(super) fn tell_last(&mut self, message: &Value, out: &mut Vec<Output>) {
-        let said = text_of(message);
-        if said.is_empty() || self.told.ends_with(&said) {
+    /// Takes the message that ends a task, unless it repeats the text that was sent.
+    pub(super) fn last_message(&mut self, message: &Value, out: &mut Vec<Output>) {
+        let text = text_of(message);
+        if text.is_empty() || self.sent.ends_with(&text) {
             return;
         }
-        let gap = if self.told.is_empty() { "" } else { GAP };
-        self.say(&format!("{gap}{said}"), out);
+        let gap = if self.sent.is_empty() { "" } else { GAP };
+        self.send_text(&format!("{gap}{text}"), out);
     }
 
     fn set(&mut self, artifact: &Value, out: &mut Vec<Output>) {
@@ -100,29 +100,29 @@ impl Artifacts {
         let Some(known) = self.list.get_mut(at) else { return };
         known.before = known.before.min(text.len());
         known.text = text;
-        let told = std::mem::replace(&mut known.others, others.len());
-        out.extend(others.into_iter().skip(told).filter_map(|part| other(artifact, part)));
+        let sent_others = std::mem::replace(&mut known.others, others.len());
+        out.extend(others.into_iter().skip(sent_others).filter_map(|part| other(artifact, part)));
     }
 
-    fn say(&mut self, piece: &str, out: &mut Vec<Output>) {
+    fn send_text(&mut self, piece: &str, out: &mut Vec<Output>) {
         if !piece.is_empty() {
-            self.told.push_str(piece);
+            self.sent.push_str(piece);
             out.push(Output::Delta(piece.to_owned()));
         }
     }
 
-    /// Tells what the artifacts have beyond what was told; what they have no longer is taken back.
-    fn mend(&mut self, out: &mut Vec<Output>) {
+    /// Sends what the artifacts have beyond the sent text. If they lost text, sends a reset first.
+    fn send_changes(&mut self, out: &mut Vec<Output>) {
         let now = self.text();
-        let keep = common(&self.told, &now);
-        if keep < self.told.len() {
+        let keep = common(&self.sent, &now);
+        if keep < self.sent.len() {
             out.push(Output::Again { keep });
         }
         let rest = now.get(keep..).unwrap_or_default();
         if !rest.is_empty() {
             out.push(Output::Delta(rest.to_owned()));
         }
-        self.told = now;
+        self.sent = now;
     }
 
     fn text(&self) -> String {
@@ -131,7 +131,7 @@ impl Artifacts {
     }
 }
 
-/// How many bytes two texts begin with in common, in whole characters.
+/// The length of the common beginning of two texts, in bytes, at a character boundary.
 fn common(a: &str, b: &str) -> usize {
     let equal = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     (0..=equal).rev().find(|at| a.is_char_boundary(*at)).unwrap_or(0)
@@ -141,13 +141,13 @@ fn id_of(artifact: &Value) -> String {
     text(artifact, "artifactId").unwrap_or_default().to_owned()
 }
 
-/// Text, and the parts that are something else.
+/// Returns the text, and the parts that are not text.
 fn contents(of: &Value) -> (String, Vec<&Value>) {
     let parts = of.get("parts").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     (text_of(of), parts.iter().filter(|part| part.get("text").is_none()).collect())
 }
 
-/// Data are an event, a file is a medium.
+/// Converts data to an event and a file to media.
 fn other(artifact: &Value, part: &Value) -> Option<Output> {
     if let Some(data) = part.get("data").filter(|data| !data.is_null()) {
         let kind = text(data, "type").filter(|kind| OWN.iter().any(|own| own.as_str() == *kind));
@@ -179,7 +179,7 @@ mod tests {
         json!({ "artifactId": id, "parts": [{ "text": text }] })
     }
 
-    /// The text as whoever reads the outputs has it.
+    /// The text as a reader of the outputs gets it.
     fn read(out: &[Output]) -> String {
         let mut text = String::new();
         for output in out {
@@ -195,12 +195,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_restated_is_told_once() {
+    fn a_repeated_artifact_is_sent_once() {
         let (mut artifacts, mut out) = (Artifacts::default(), Vec::new());
         artifacts.update(&artifact("a", "One "), false, &mut out);
         artifacts.update(&artifact("a", "two "), true, &mut out);
-        assert!(artifacts.restate(&[artifact("a", "One two three")], &mut out));
-        assert!(!artifacts.restate(&[artifact("a", "One two three")], &mut out));
+        assert!(artifacts.replace_all(&[artifact("a", "One two three")], &mut out));
+        assert!(!artifacts.replace_all(&[artifact("a", "One two three")], &mut out));
         assert_eq!(read(&out), "One two three");
         assert!(
             !out.iter().any(|output| matches!(output, Output::Again { .. })),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_replaced_is_taken_back_and_artifacts_that_grow_by_turns_keep_their_order() {
+    fn replaced_text_is_reset_and_artifacts_keep_their_order() {
         let (mut artifacts, mut out) = (Artifacts::default(), Vec::new());
         artifacts.update(&artifact("a", "Grün"), false, &mut out);
         artifacts.update(&artifact("a", "Grau"), false, &mut out);
@@ -220,11 +220,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_before_this_run_is_not_told() {
+    fn text_from_before_this_run_is_not_sent() {
         let (mut artifacts, mut out) = (Artifacts::default(), Vec::new());
         artifacts.pass_over(&[artifact("a", "Old.")]);
         artifacts.update(&artifact("a", " New."), true, &mut out);
-        artifacts.restate(&[artifact("a", "Old. New. Newer.")], &mut out);
+        artifacts.replace_all(&[artifact("a", "Old. New. Newer.")], &mut out);
         assert_eq!(read(&out), " New. Newer.");
     }
 }

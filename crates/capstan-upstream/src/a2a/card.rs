@@ -1,7 +1,7 @@
-//! The card of an agent: where it answers, in which version and binding.
+//! Reads the card of an agent: its address, version and binding.
 //!
-//! A card is a stranger's word, so that it may name addresses on its own server alone: neither a
-//! key nor a question goes elsewhere because a card says so.
+//! A card is untrusted. It may name addresses on its own server only, so that no key and no request
+//! goes to another server.
 
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 use reqwest::Client;
@@ -17,9 +17,9 @@ use crate::failed_call::FailedCall;
 use crate::http::{self, unsent};
 use crate::upstream_failure::UpstreamFailure;
 
-/// Where cards are, below an agent's address.
+/// The path of a card below an agent's address.
 const PLACE: &str = ".well-known/agent-card.json";
-/// A longer one is no card.
+/// The largest card, in bytes.
 const LONGEST: usize = 512 * 1024;
 
 #[derive(Deserialize)]
@@ -28,7 +28,7 @@ const LONGEST: usize = 512 * 1024;
 struct Card {
     supported_interfaces: Vec<Offer>,
     capabilities: Capabilities,
-    /// Those of 0.3.
+    /// The members of 0.3.
     url: Option<String>,
     preferred_transport: Option<String>,
     protocol_version: Option<String>,
@@ -81,7 +81,7 @@ pub(super) async fn read(
     Ok(choose(&card, address)?)
 }
 
-/// The best of what is offered: 1.0 before 0.3, JSON-RPC before HTTP+JSON.
+/// Chooses the best interface: 1.0 before 0.3, and JSON-RPC before HTTP+JSON.
 fn choose(card: &Card, address: &Url) -> Result<Interface, Fault> {
     let old = Offer {
         url: card.url.clone().unwrap_or_default(),
@@ -116,15 +116,15 @@ fn choose(card: &Card, address: &Url) -> Result<Interface, Fault> {
     if url.origin() != address.origin() {
         let there = url.origin().ascii_serialization();
         return Err(useless(&format!(
-            "the card leads to {there}, which is not followed: another server gets neither the \
-             key nor the question; if it is the right one, make it the agent's url and give its \
-             `protocol`"
+            "the card names {there}, which the gateway does not contact: another server gets \
+             neither the key nor the request; if it is the right one, make it the agent's url and \
+             set its `protocol`"
         )));
     }
     Ok(Interface { url, binding, version, streams: card.capabilities.streaming })
 }
 
-/// A card that will say the same next time.
+/// The fault for a card that cannot be used. A retry would get the same card.
 fn useless(why: &str) -> Fault {
     let fault = malformed(why);
     debug_assert_eq!(fault.kind(), FaultKind::UpstreamMalformed);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_leads_to_its_own_server_alone() {
+    fn a_card_may_name_only_its_own_server() {
         let fault = chosen(json!({ "url": "https://elsewhere/rpc" })).unwrap_err();
         assert_eq!((fault.code(), fault.severity()), ("upstream_malformed", ErrorSeverity::Fatal));
         assert!(fault.cause().unwrap().to_string().contains("https://elsewhere"), "{fault:?}");

@@ -1,4 +1,4 @@
-//! Events of a task: its artifacts are the answer, its status says how it goes.
+//! Decodes the events of a task. Its artifacts are the answer, and its status shows its progress.
 
 use capstan_agent::{Interrupt, Output};
 use capstan_protocol::{Close, Fault};
@@ -9,52 +9,52 @@ use super::status::{self, State};
 use crate::api_key::ApiKey;
 use crate::decode::{Decode, Step, malformed, member, object, text, truncated};
 
-/// Requests in a row that read on without anything new.
+/// The most resume requests in a row that may bring nothing new.
 const STALLS: u32 = 6;
-/// A longer id is none.
+/// The longest id of a task, in bytes. Longer ids are ignored.
 const LONGEST_ID: usize = 256;
 
-/// What is asked when a stream has broken off.
+/// The request that resumes after a broken stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// How the task stands.
+    /// Gets the task.
     Get,
-    /// The same, of an agent without streams.
+    /// Gets the task of an agent without streams.
     Poll,
-    /// What is still to come.
+    /// Subscribes to later events.
     Subscribe,
 }
 
-/// Which answer is read.
+/// The kind of response that is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// That to a message.
+    /// The response to a message.
     Message,
     Task,
     Subscription,
-    /// A subscription that did not begin with the task: what was said meanwhile is missing, so that
-    /// its pieces are not told, and the task is asked for at its end.
+    /// A subscription that did not begin with the task. The output in between is missing, so pieces
+    /// are ignored, and the adapter gets the task at the end.
     BlindSubscription,
 }
 
-/// Reads one task, over as many streams as it takes.
+/// Decodes one task, over one or more streams.
 #[derive(Debug)]
 pub struct Decoder {
     secret: ApiKey,
     streams: bool,
-    /// The message answers a task that asked: what the task said before is none of this run's.
+    /// The message answers a question of the task. Its earlier output belongs to earlier runs.
     is_answer: bool,
     reading: Reading,
     task: Option<String>,
     artifacts: Artifacts,
-    /// What was told last about the work.
+    /// The last progress note that was sent.
     note: String,
     stalls: u32,
     is_finished: bool,
 }
 
 impl Decoder {
-    /// A decoder at the beginning of an answer; the key is taken out of what it reports.
+    /// Creates a decoder. It removes the key from the errors that it reports.
     pub fn new(secret: ApiKey, streams: bool, is_answer: bool) -> Self {
         Self {
             secret,
@@ -69,8 +69,8 @@ impl Decoder {
         }
     }
 
-    /// What to ask now that the stream has broken off: of which task, and how often in vain.
-    /// Nothing if no task was named, or nothing new comes.
+    /// After a broken stream: returns the next request, the task's id, and the number of requests
+    /// in a row without anything new. `None` if there is no task, or if the limit is reached.
     pub(super) fn resume(&mut self) -> Option<(Next, String, u32)> {
         let task = self.task.clone()?;
         let stalls = self.stalls;
@@ -84,7 +84,7 @@ impl Decoder {
         (stalls < STALLS).then_some((next, task, stalls))
     }
 
-    /// Whether what is read, or was asked for last, is what is still to come.
+    /// Whether the present or last request is a subscription.
     pub(super) fn is_subscribing(&self) -> bool {
         matches!(self.reading, Reading::Subscription | Reading::BlindSubscription)
     }
@@ -107,7 +107,7 @@ impl Decoder {
         if let Some(message) = named("message").or((kind == "message").then_some(event)) {
             return Ok(self.message(message, out));
         }
-        // A task that was asked for stands there by itself.
+        // The response to a get is the bare task.
         if event.get("id").is_some() && named("status").is_some() {
             return self.task(event, out);
         }
@@ -125,15 +125,15 @@ impl Decoder {
         let (status, metadata) = (member(task, "status"), member(task, "metadata"));
         if self.is_answer && is_first && self.reading == Reading::Message {
             self.artifacts.pass_over(artifacts);
-            // It stands there as it stood before the answer.
+            // The agent may repeat the state from before the answer.
             if State::of(status).is_some_and(State::is_question) {
                 return Ok(Step::Quiet);
             }
-        } else if self.artifacts.restate(artifacts, out) {
+        } else if self.artifacts.replace_all(artifacts, out) {
             self.stalls = 0;
         }
         let step = self.status(status, metadata, out)?;
-        // Asked for, it is at work: there is more to come, but not here.
+        // The task still runs. Later events come by another request.
         if self.reading == Reading::Task && step < Step::Done {
             return Err(truncated());
         }
@@ -153,9 +153,9 @@ impl Decoder {
         Step::Heard
     }
 
-    /// A whole answer without a task.
+    /// Takes a complete answer without a task.
     fn message(&mut self, message: &Value, out: &mut Vec<Output>) -> Step {
-        self.artifacts.tell(message, out);
+        self.artifacts.message(message, out);
         self.is_finished = true;
         Step::Done
     }
@@ -173,7 +173,7 @@ impl Decoder {
         }
         match state {
             State::Working => return Ok(self.work(message, out)),
-            State::Completed => self.artifacts.tell_last(message, out),
+            State::Completed => self.artifacts.last_message(message, out),
             State::Canceled => out.push(Output::Reason(Close::CANCELLED.into())),
             State::InputRequired | State::AuthRequired => {
                 out.push(Output::Interrupt(Box::new(self.question(state, message))))
@@ -187,19 +187,19 @@ impl Decoder {
         Ok(Step::Done)
     }
 
-    /// What is said about the work, once.
+    /// Sends a progress note, unless it repeats the last one.
     fn work(&mut self, message: &Value, out: &mut Vec<Output>) -> Step {
-        let said = status::text_of(message);
-        if said.is_empty() || said == self.note {
+        let text = status::text_of(message);
+        if text.is_empty() || text == self.note {
             return Step::Quiet;
         }
         self.stalls = 0;
-        out.extend(status::note(&said, message));
-        self.note = said;
+        out.extend(status::note(&text, message));
+        self.note = text;
         Step::Heard
     }
 
-    /// By the task's own id it is answered.
+    /// Makes an interrupt. The answer names it by the task's id.
     fn question(&self, state: State, message: &Value) -> Interrupt {
         status::question(self.task.clone().unwrap_or_default(), state, message)
     }
@@ -213,7 +213,7 @@ impl Decoder {
         }
     }
 
-    /// Out of the envelope of a call, if it is in one.
+    /// Takes an event, with or without its JSON-RPC envelope.
     fn take(&mut self, value: &Value, out: &mut Vec<Output>) -> Result<Step, Fault> {
         if let Some(fault) = self.refusal(value) {
             return Err(fault);
@@ -244,7 +244,7 @@ impl Decode for Decoder {
 
     fn refusal(&self, document: &Value) -> Option<Fault> {
         let error = document.get("error").filter(|error| error.is_object())?;
-        // A subscription to a task that has just ended: it can be asked for.
+        // The task ended just before the subscription, so the adapter gets it instead.
         let is_over = error.get("code").and_then(Value::as_i64) == Some(status::UNSUPPORTED);
         if is_over && self.is_subscribing() {
             return Some(truncated());
@@ -257,7 +257,7 @@ impl Decode for Decoder {
     }
 }
 
-/// What a gateway tells at the end: which model, what it took, and why there is no more.
+/// Reads the report of a Capstan gateway: model, usage, and the reason of the end.
 fn report(metadata: &Value, out: &mut Vec<Output>) {
     let Some(metadata) = metadata.as_object() else { return };
     let counts =

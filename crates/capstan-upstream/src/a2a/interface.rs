@@ -1,15 +1,15 @@
-//! Where an agent answers: which version of the protocol, and how requests are written.
+//! The endpoint of an agent: its protocol version and its binding.
 
 use serde::Deserialize;
 use url::Url;
 
-/// Of the protocol.
+/// A version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Version {
-    /// `SendStreamingMessage`, states in capitals.
+    /// 1.0: `SendStreamingMessage`, states in capitals.
     #[serde(rename = "1.0")]
     V1,
-    /// `message/stream`, `kind`s.
+    /// 0.3: `message/stream`, `kind` members.
     #[serde(rename = "0.3")]
     V03,
 }
@@ -24,14 +24,14 @@ impl Version {
     }
 }
 
-/// How requests are written.
+/// The binding: how requests are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 pub enum Binding {
-    /// Calls to one address.
+    /// JSON-RPC calls to one address.
     #[default]
     #[serde(rename = "jsonrpc")]
     JsonRpc,
-    /// An address for each request.
+    /// HTTP with an address for each request.
     #[serde(rename = "http+json")]
     HttpJson,
 }
@@ -46,7 +46,7 @@ impl Binding {
     }
 }
 
-/// Where an agent answers, and how.
+/// The endpoint of an agent.
 #[derive(Debug, Clone)]
 pub(super) struct Interface {
     pub(super) url: Url,

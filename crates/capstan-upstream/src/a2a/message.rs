@@ -1,5 +1,5 @@
-//! A turn as an A2A message. The agent remembers the context itself, so that only what is new is
-//! sent.
+//! Encodes a turn as an A2A message. The agent stores the context itself, so the message has only
+//! what is new.
 
 use capstan_agent::{ResumeEntry, ResumeStatus, Turn};
 use capstan_protocol::{Fault, Part, Role};
@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 use super::interface::Version;
 use crate::parts::{self, PartPath, refused};
 
-/// What goes with the send request. Its id is the run's own: an agent that starts once attaches a
-/// repeat to its task.
+/// Makes the parameters of the send request. The message's id is the run's id: an agent that uses
+/// it as a key attaches a repeat to its task.
 pub(super) fn of(turn: &Turn, version: Version) -> Result<Value, Fault> {
     let answer = turn.answers.first();
     let parts = match answer {
         Some(answer) => answered(answer, version),
-        None => said(turn, version)?,
+        None => parts_of(turn, version)?,
     };
     let mut message = Map::new();
     message.insert("messageId".into(), turn.run.to_string().into());
@@ -41,26 +41,26 @@ pub(super) fn of(turn: &Turn, version: Version) -> Result<Value, Fault> {
     Ok(params)
 }
 
-/// A question is answered in words, or by the data that it asked for.
+/// Converts the answer to a question: its text, or the data that the question requested.
 fn answered(answer: &ResumeEntry, version: Version) -> Vec<Value> {
     let given = answer.payload.as_ref().map(|raw| raw.to_value()).unwrap_or_default();
     vec![if answer.status == ResumeStatus::Cancelled {
         text(version, "This is not going to be answered.")
-    } else if let Value::String(words) = given {
-        text(version, &words)
+    } else if let Value::String(value) = given {
+        text(version, &value)
     } else if version != Version::V03 {
         json!({ "data": given, "mediaType": "application/json" })
     } else if given.is_object() {
         json!({ "kind": "data", "data": given })
     } else {
-        // Data are objects in 0.3.
+        // In 0.3, data are objects.
         text(version, &given.to_string())
     }]
 }
 
-fn said(turn: &Turn, version: Version) -> Result<Vec<Value>, Fault> {
+fn parts_of(turn: &Turn, version: Version) -> Result<Vec<Value>, Fault> {
     let mut out: Vec<Value> =
-        parts::context(turn).map(|words| text(version, &words)).into_iter().collect();
+        parts::context(turn).map(|value| text(version, &value)).into_iter().collect();
     for (index, message) in parts::messages(turn).skip(turn.history.len()) {
         for (at, part) in message.parts.iter().enumerate() {
             let place = PartPath { message: index, part: at };
@@ -78,20 +78,30 @@ fn said(turn: &Turn, version: Version) -> Result<Vec<Value>, Fault> {
 }
 
 fn piece(place: PartPath, part: &Part, version: Version) -> Result<Value, Fault> {
-    let file = |name_1: &str, name_03: &str, value: &str, mime: &Option<String>| match version {
-        Version::V1 => {
-            json!({ name_1: value,
-            "mediaType": mime.as_deref().unwrap_or("application/octet-stream") })
-        }
-        Version::V03 => {
-            json!({ "kind": "file", "file": { name_03: value,
-            "mimeType": mime.as_deref().unwrap_or("application/octet-stream") } })
+    type Text = Option<String>;
+    let file = |name_1: &str, name_03: &str, value: &str, mime: &Text, named: &Text| {
+        let mime = mime.as_deref().unwrap_or("application/octet-stream");
+        let (kind, name, at) = match version {
+            Version::V1 => ("mediaType", "filename", name_1),
+            Version::V03 => ("mimeType", "name", name_03),
+        };
+        let mut file: Map<String, Value> = Map::from_iter(
+            [(at, value), (kind, mime)].map(|(name, text)| (name.into(), text.into())),
+        );
+        file.extend(named.iter().map(|named| (name.to_owned(), named.as_str().into())));
+        match version {
+            Version::V1 => file.into(),
+            Version::V03 => json!({ "kind": "file", "file": file }),
         }
     };
     match part {
         Part::Text { content } => Ok(text(version, content)),
-        Part::Blob { content, mime_type, .. } => Ok(file("raw", "bytes", content, mime_type)),
-        Part::Uri { uri, mime_type, .. } => Ok(file("url", "uri", uri, mime_type)),
+        Part::Blob { content, mime_type, filename, .. } => {
+            Ok(file("raw", "bytes", content, mime_type, filename))
+        }
+        Part::Uri { uri, mime_type, filename, .. } => {
+            Ok(file("url", "uri", uri, mime_type, filename))
+        }
         Part::File { .. } => Err(refused(place, part, "by its id means nothing to an A2A agent")),
         Part::Reasoning { .. }
         | Part::ToolCall { .. }
@@ -136,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_goes_on_with_the_task_that_asked() {
+    fn an_answer_continues_the_task_with_the_question() {
         let mut turn = Turn::new("");
         let answer = |payload: Value| ResumeEntry {
             interrupt_id: "t-1".into(),
@@ -163,7 +173,12 @@ mod tests {
 
     #[test]
     fn a_part_that_has_no_form_here_is_named() {
-        let part = Part::File { file_id: "f".into(), modality: Modality::Image, mime_type: None };
+        let part = Part::File {
+            file_id: "f".into(),
+            modality: Modality::Image,
+            mime_type: None,
+            filename: None,
+        };
         let message = ChatMessage { role: Role::User, parts: vec![part], name: None };
         let fault = of(&Turn::of(message), Version::V1).unwrap_err();
         assert_eq!(

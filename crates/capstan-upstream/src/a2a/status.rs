@@ -1,4 +1,4 @@
-//! Where a task stands, and what is said about it.
+//! The status of a task: its state, and its message.
 
 use capstan_agent::{Interrupt, Output};
 use capstan_protocol::{
@@ -13,7 +13,7 @@ use crate::http::short;
 use crate::thoughts::make;
 use crate::upstream_failure::UpstreamFailure;
 
-/// What A2A says where a request does not fit the state of a task.
+/// The error code of A2A for a request that does not fit the state of the task.
 pub(super) const UNSUPPORTED: i64 = -32004;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) enum State {
 }
 
 impl State {
-    /// In the words of either version; nothing if it is none of them.
+    /// Parses the state in the form of either version. `None` if it is unknown.
     pub(super) fn of(status: &Value) -> Option<Self> {
         let word = text(status, "state")?;
         let word =
@@ -50,28 +50,28 @@ impl State {
     }
 }
 
-/// The texts of a message or an artifact, one behind the other.
+/// The texts of a message or an artifact, joined.
 pub(super) fn text_of(of: &Value) -> String {
     let parts = of.get("parts").and_then(Value::as_array);
     parts.into_iter().flatten().filter_map(|part| part.get("text")?.as_str()).collect()
 }
 
-/// The first data of a message.
+/// The first data part of a message.
 fn data_of(message: &Value) -> Option<&Value> {
     let parts = message.get("parts").and_then(Value::as_array)?;
     parts.iter().find_map(|part| part.get("data").filter(|data| data.is_object()))
 }
 
-/// A failure in our own types, as a gateway tells it.
+/// The typed error of a Capstan gateway, if the message has one.
 fn typed(message: &Value) -> Option<StreamError> {
     let data = data_of(message)?;
     data.get("severity")?;
     serde_json::from_value(data.clone()).ok()
 }
 
-/// What is said while the task is at work: what a gateway says is read back, anything else is
-/// progress.
-pub(super) fn note(said: &str, message: &Value) -> Option<Output> {
+/// Converts the message of a running task. A Capstan gateway's message becomes the original event.
+/// Any other becomes progress.
+pub(super) fn note(label: &str, message: &Value) -> Option<Output> {
     if let Some(error) = typed(message) {
         return Some(Output::Warning(Box::new(StreamError {
             severity: ErrorSeverity::Warning,
@@ -86,7 +86,7 @@ pub(super) fn note(said: &str, message: &Value) -> Option<Output> {
         return make(kind, member(data, "data"));
     }
     let update = ProgressUpdate {
-        label: short(said),
+        label: short(label),
         status: ProgressStatus::Running,
         progress_percent: None,
     };
@@ -98,7 +98,7 @@ pub(super) fn question(id: String, state: State, message: &Value) -> Interrupt {
     let mut asked = Interrupt::new(id, reason);
     asked.message = Some(text_of(message)).filter(|text| !text.is_empty());
     let Some(data) = data_of(message) else { return asked };
-    // One question of a gateway's has a form.
+    // A single question of a Capstan gateway has a form.
     match data.get("interrupts").and_then(Value::as_array).map(Vec::as_slice) {
         Some([own]) => {
             asked.reason = text(own, "reason").unwrap_or(reason).to_owned();
@@ -110,33 +110,34 @@ pub(super) fn question(id: String, state: State, message: &Value) -> Interrupt {
     asked
 }
 
-/// The task failed: in our own types if it says so, else in its own words, and for good.
+/// Converts a failed task to a fault: the typed error if there is one, else a fatal fault with the
+/// message's text.
 pub(super) fn failure(state: State, message: &Value, secret: &ApiKey) -> Fault {
     if let Some(error) = typed(message) {
         return Fault::from(error);
     }
-    let said = short(&secret.scrub(&text_of(message)));
-    let told =
-        UpstreamFailure { text: said.clone(), ..UpstreamFailure::default() }.to_fault(secret);
-    let fault = match (told.kind(), state) {
+    let text = short(&secret.scrub(&text_of(message)));
+    let fault =
+        UpstreamFailure { text: text.clone(), ..UpstreamFailure::default() }.to_fault(secret);
+    let fault = match (fault.kind(), state) {
         (FaultKind::UpstreamError, State::Rejected) => Fault::new(FaultKind::ContentRefused),
         (FaultKind::UpstreamError, _) => {
-            told.with_severity(ErrorSeverity::Fatal).with_retryable(false)
+            fault.with_severity(ErrorSeverity::Fatal).with_retryable(false)
         }
-        _ => told,
+        _ => fault,
     };
-    if said.is_empty() { fault } else { fault.with_message(said) }
+    if text.is_empty() { fault } else { fault.with_message(text) }
 }
 
-/// An error of JSON-RPC or A2A, by its code.
+/// Converts an error of JSON-RPC or A2A by its code.
 pub(super) fn refusal(error: &Value, secret: &ApiKey) -> Fault {
-    let mut told = UpstreamFailure::from_error(error);
-    if told.status.is_none() {
-        told.status = match error.get("code").and_then(Value::as_i64) {
+    let mut failure = UpstreamFailure::from_error(error);
+    if failure.status.is_none() {
+        failure.status = match error.get("code").and_then(Value::as_i64) {
             Some(-32001 | -32601 | -32009) => Some(404),
             Some(-32700 | -32600 | -32602 | -32008..=-32002) => Some(400),
             _ => Some(500),
         };
     }
-    told.to_fault(secret)
+    failure.to_fault(secret)
 }

@@ -1,4 +1,4 @@
-//! The two bindings, and the words that the two versions have for the same request.
+//! Encodes requests in both bindings and both versions.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use crate::request_body::RequestBody;
 use crate::upstream_failure::UpstreamFailure;
 
 const VERSION: HeaderName = HeaderName::from_static("a2a-version");
-/// How long an agent without streams is left alone before its task is asked for again.
+/// The interval at which the task of an agent without streams is polled.
 const POLL: Duration = Duration::from_secs(1);
-/// What a refusal's body is read up to.
+/// The most bytes that are read of a refusal's body.
 const REFUSAL_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, Copy)]
@@ -36,7 +36,7 @@ enum Asking<'a> {
 pub(super) struct Wire {
     interface: Interface,
     secret: ApiKey,
-    /// Where messages go.
+    /// The address for messages.
     url: Url,
 }
 
@@ -80,7 +80,7 @@ impl Wire {
         }
     }
 
-    /// What is posted; nothing where a task is just looked at.
+    /// The body of a POST. `None` for a request that only reads a task.
     fn body_of(&self, asking: Asking<'_>, params: Value) -> Option<Value> {
         match self.interface.binding {
             Binding::JsonRpc => {
@@ -101,7 +101,7 @@ impl Wire {
         headers
     }
 
-    /// Ends a task.
+    /// Cancels a task.
     pub(super) async fn cancel(&self, client: &Client, id: &str) -> Result<(), Fault> {
         let asking = Asking::Cancel(id);
         let body = self.body_of(asking, json!({ "id": id })).unwrap_or_default();
@@ -116,13 +116,13 @@ impl Wire {
                 break;
             }
         }
-        let told: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        let code = told.pointer("/error/code").and_then(Value::as_i64);
-        // Unknown or over, in either binding: there is nothing left to be ended.
+        let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let code = answer.pointer("/error/code").and_then(Value::as_i64);
+        // In both bindings: the task is unknown or has ended, so nothing is left to cancel.
         match (status, code) {
             (404 | 409, _) | (_, Some(-32001 | -32002)) | (200..=299, None) => Ok(()),
             (200..=299, Some(_)) => {
-                Err(UpstreamFailure::from_error(told.get("error").unwrap_or(&Value::Null))
+                Err(UpstreamFailure::from_error(answer.get("error").unwrap_or(&Value::Null))
                     .to_fault(&self.secret))
             }
             _ => {
@@ -152,7 +152,7 @@ impl Dialect for Wire {
         Decoder::new(self.secret.clone(), self.interface.streams, !turn.answers.is_empty())
     }
 
-    /// The task is asked for; if it is still at work, it is subscribed to.
+    /// Gets the task, and subscribes to it if it still runs.
     fn resume(&self, decoder: &mut Decoder, _resumed: u32) -> Option<Resume> {
         let (next, id, stalls) = decoder.resume()?;
         let (asking, wait) = match next {
@@ -164,11 +164,12 @@ impl Dialect for Wire {
             url: self.url_of(asking),
             body: self.body_of(asking, json!({ "id": id })),
             wait,
+            is_poll: next == Next::Poll,
         })
     }
 
-    /// A task that has ended since it was asked for is subscribed to no more, but can be asked for
-    /// again.
+    /// A task that ended after the get refuses a subscription, but another get works. So that
+    /// refusal is not final.
     fn is_last_word(&self, decoder: &Decoder) -> bool {
         !decoder.is_subscribing()
     }

@@ -1,4 +1,4 @@
-//! Events of an AG-UI run.
+//! Decodes the events of an AG-UI run.
 
 use capstan_agent::Output;
 use capstan_protocol::agui::{AguiEvent, AguiMessage, EventBody, Outcome, RunError, TokenUsage};
@@ -11,14 +11,14 @@ use serde_json::{Map, Value, json};
 use crate::decode::{Decode, Step, malformed, object};
 use crate::thoughts::{Thoughts, make};
 
-/// Reads one run.
+/// Decodes one run.
 #[derive(Debug, Default)]
 pub struct Decoder {
     is_finished: bool,
     thoughts: Thoughts,
-    /// The text messages of this run, in order, and what they say so far.
-    said: Vec<(String, String)>,
-    /// The tool call that chunks belong to.
+    /// The text messages of this run in their order, with their text so far.
+    texts: Vec<(String, String)>,
+    /// The tool call to which chunks belong.
     chunked_call: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl Decoder {
             }
             EventBody::TextMessageChunk { message_id, delta, .. } => {
                 let id = message_id
-                    .or_else(|| self.said.last().map(|(id, _)| id.clone()))
+                    .or_else(|| self.texts.last().map(|(id, _)| id.clone()))
                     .unwrap_or_default();
                 self.text(&id, &delta.unwrap_or_default(), out);
             }
@@ -72,7 +72,7 @@ impl Decoder {
                     run_error.map_or_else(|| Fault::new(FaultKind::UpstreamError), Fault::from);
                 return Err(fault);
             }
-            // Tool calls, state and activities are events of the same names here.
+            // CAP has events with the same names for tool calls, state and activities.
             EventBody::ToolCallStart { .. }
             | EventBody::ToolCallArgs { .. }
             | EventBody::ToolCallEnd { .. }
@@ -100,9 +100,9 @@ impl Decoder {
         if delta.is_empty() {
             return;
         }
-        match self.said.iter_mut().rev().find(|(known, _)| known == id) {
+        match self.texts.iter_mut().rev().find(|(known, _)| known == id) {
             Some((_, text)) => text.push_str(delta),
-            None => self.said.push((id.to_owned(), delta.to_owned())),
+            None => self.texts.push((id.to_owned(), delta.to_owned())),
         }
         out.push(Output::Delta(delta.to_owned()));
     }
@@ -136,8 +136,8 @@ impl Decoder {
         }
     }
 
-    /// A snapshot restates messages. Only those of this run are ours to tell, and only if they
-    /// changed.
+    /// Compares a snapshot of the messages with the messages of this run, and sends what changed.
+    /// Other messages are ignored.
     fn snapshot(&mut self, messages: &[AguiMessage], out: &mut Vec<Output>) {
         let restated = |id: &str| {
             messages.iter().find_map(|message| {
@@ -150,7 +150,7 @@ impl Decoder {
         let mut keep = 0;
         let mut is_changed = false;
         let mut rest = String::new();
-        for (id, text) in &mut self.said {
+        for (id, text) in &mut self.texts {
             if let Some(now) = restated(id).filter(|now| now != text) {
                 is_changed = true;
                 *text = now;
@@ -203,7 +203,7 @@ impl Decode for Decoder {
     fn frame(&mut self, _event: &str, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
         let raw = object(data)?;
         let kind = raw.get("type").and_then(Value::as_str).unwrap_or_default();
-        // A type of tomorrow is passed over, a broken one of today is not.
+        // An unknown type is skipped. A known type that is malformed is an error.
         if !EventBody::KINDS.contains(&kind) {
             return Ok(Step::Quiet);
         }
@@ -222,15 +222,15 @@ fn step(label: String, status: ProgressStatus) -> Option<Output> {
     make(PresentationEventType::ProgressIndicator.as_str(), &update)
 }
 
-/// The event under its own name, its members as data.
+/// Makes an event with the same name. Its members are the data.
 fn pass(mut raw: Map<String, Value>) -> Option<Output> {
     let kind = raw.get_mut("type")?.take();
     raw.retain(|name, _| !["type", "timestamp", "rawEvent", "metadata"].contains(&name.as_str()));
     make(kind.as_str()?, &raw)
 }
 
-/// What a Capstan gateway says in CUSTOM events is read back; others keep their name, unless it is
-/// one that acts.
+/// CUSTOM events of a Capstan gateway become the original events. Others keep their names, unless
+/// the name belongs to an event that has an effect.
 fn custom(name: &str, value: Value, out: &mut Vec<Output>) {
     match name {
         "capstan.warning" | "capstan.attempt_failed" => {

@@ -1,4 +1,4 @@
-//! A turn as an AG-UI run input. Every part has a form here.
+//! Encodes a turn as an AG-UI run input. Every kind of part has a form in AG-UI.
 
 use capstan_agent::Turn;
 use capstan_protocol::agui::{
@@ -21,13 +21,13 @@ pub(super) fn of(turn: &Turn, system: Option<&str>) -> Result<RunAgentInput, Fau
         run_id: turn.run.to_string(),
         protocol_version: None,
         parent_run_id: None,
-        // Agents of the 0.0 line insist on these two.
+        // Agents of the 0.x versions require these two members.
         state: Some(turn.state.as_deref().map_or_else(nothing, RawJson::clone)),
         forwarded_props: Some(turn.forwarded.as_deref().map_or_else(nothing, RawJson::clone)),
         messages,
         tools: turn.tools.to_vec(),
         context: turn.context.to_vec(),
-        // They do not know this one.
+        // Agents of the 0.x versions do not know this member.
         resume: (!turn.answers.is_empty()).then(|| turn.answers.to_vec()),
     })
 }
@@ -47,7 +47,7 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<AguiMessage>) -> Re
                     content: content.clone(),
                 });
             }
-            // What only a model's provider understands.
+            // Only the provider that made it can read it.
             Part::Native(_) => {}
             Part::ToolCall { name, arguments, id } => calls.push(call(at, name, arguments, id)),
             Part::ToolCallResponse { response, id: call } => {
@@ -81,7 +81,7 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<AguiMessage>) -> Re
     Ok(())
 }
 
-/// Plain text goes as a string: agents of every age read that.
+/// Encodes plain text as a string, which agents of every version can read.
 fn flat(content: Vec<ContentPart>) -> MessageContent {
     if content.iter().all(|part| matches!(part, ContentPart::Text { .. })) {
         return MessageContent::Text(MessageContent::Parts(content).text());
@@ -101,15 +101,15 @@ fn call(at: usize, name: &str, arguments: &Arguments, id: &Option<String>) -> To
 fn piece(place: PartPath, part: &Part) -> Result<ContentPart, Fault> {
     let (source, modality) = match part {
         Part::Text { content } => return Ok(ContentPart::Text { text: content.clone() }),
-        Part::Blob { content, modality, mime_type } => {
+        Part::Blob { content, modality, mime_type, .. } => {
             let mime_type = mime(place, part, mime_type)?.to_owned();
             (PartSource::Data { value: content.clone(), mime_type }, modality)
         }
-        Part::File { file_id, modality, mime_type } => {
+        Part::File { file_id, modality, mime_type, .. } => {
             let mime_type = mime_type.clone();
             (PartSource::File { value: file_id.clone(), provider: None, mime_type }, modality)
         }
-        Part::Uri { uri, modality, mime_type } => {
+        Part::Uri { uri, modality, mime_type, .. } => {
             (PartSource::Url { value: uri.clone(), mime_type: mime_type.clone() }, modality)
         }
         Part::ToolCall { .. }
@@ -152,7 +152,12 @@ mod tests {
     fn parts_reach_the_agent_in_its_own_form() {
         let parts = vec![
             Part::Text { content: "look".into() },
-            Part::Uri { uri: "https://x/y.mp4".into(), modality: Modality::Video, mime_type: None },
+            Part::Uri {
+                uri: "https://x/y.mp4".into(),
+                modality: Modality::Video,
+                mime_type: None,
+                filename: None,
+            },
         ];
         let message = ChatMessage { role: Role::User, parts, name: None };
         let input = of(&Turn::of(message), None).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::native::without;
 
@@ -11,8 +11,10 @@ use crate::native::without;
 pub(super) enum Block {
     /// Reasoning: its members but for the text, its signature among them.
     Thinking(Map<String, Value>),
-    /// Encrypted reasoning.
-    Redacted,
+    /// Encrypted reasoning, all of it.
+    Redacted(Value),
+    /// The result of a tool of the provider's own.
+    Result(Value),
     /// A call, with the input that its beginning already has.
     Call(Value),
     /// CAP has all of it.
@@ -38,9 +40,9 @@ impl Blocks {
             "tool_use" | "server_tool_use" | "mcp_tool_use" => {
                 Block::Call(block.get("input").cloned().unwrap_or_default())
             }
-            "redacted_thinking" => Block::Redacted,
+            "redacted_thinking" => Block::Redacted(block.clone()),
             "text" => Block::Known,
-            kind if kind.ends_with("tool_result") => Block::Known,
+            kind if kind.ends_with("tool_result") => Block::Result(block.clone()),
             kind => Block::Unknown(kind.to_owned()),
         };
         self.open.insert(index, open);
@@ -60,21 +62,20 @@ impl Blocks {
     pub(super) fn unknown(&self, index: u64) -> Option<&str> {
         match self.open.get(&index)? {
             Block::Unknown(kind) => Some(kind),
-            Block::Thinking(_) | Block::Redacted | Block::Call(_) | Block::Known => None,
+            Block::Thinking(_)
+            | Block::Redacted(_)
+            | Block::Result(_)
+            | Block::Call(_)
+            | Block::Known => None,
         }
     }
 
     /// Whether the model thinks, readable or not.
     pub(super) fn has_thinking(&self) -> bool {
-        self.open.values().any(|block| matches!(block, Block::Thinking(_) | Block::Redacted))
+        self.open.values().any(|block| matches!(block, Block::Thinking(_) | Block::Redacted(_)))
     }
 
     pub(super) fn end(&mut self, index: u64) -> Option<Block> {
         self.open.remove(&index)
     }
-}
-
-/// Returns the event that begins a block.
-pub(super) fn start_of(index: u64, block: &impl serde::Serialize) -> Value {
-    json!({ "type": "content_block_start", "index": index, "content_block": block })
 }

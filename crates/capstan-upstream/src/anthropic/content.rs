@@ -103,12 +103,12 @@ fn block(place: PartPath, part: &Part) -> Result<Value, Fault> {
     let refuse = |why: &str| Err(refused(place, part, why));
     match part {
         Part::Text { content } => Ok(json!({ "type": "text", "text": content })),
-        Part::Blob { content, modality, mime_type } => {
+        Part::Blob { content, modality, mime_type, filename } => {
             let mime = mime(place, part, mime_type)?;
             let source = json!({ "type": "base64", "media_type": mime, "data": content });
             match modality {
                 Modality::Image if PICTURES.contains(&mime) => Ok(image(source)),
-                Modality::Text if mime == PDF => Ok(document(source)),
+                Modality::Text if mime == PDF => Ok(document(source, filename)),
                 Modality::Image => {
                     refuse("of an image must be JPEG, PNG, GIF or WebP for this agent")
                 }
@@ -118,15 +118,15 @@ fn block(place: PartPath, part: &Part) -> Result<Value, Fault> {
                 }
             }
         }
-        Part::File { file_id, modality, .. } => {
+        Part::File { file_id, modality, filename, .. } => {
             let source = json!({ "type": "file", "file_id": file_id });
-            placed(*modality, source).ok_or_else(|| {
+            placed(*modality, source, filename).ok_or_else(|| {
                 refused(place, part, "must be an image or a document for this agent")
             })
         }
-        Part::Uri { uri, modality, .. } => {
+        Part::Uri { uri, modality, filename, .. } => {
             let source = json!({ "type": "url", "url": uri });
-            placed(*modality, source).ok_or_else(|| {
+            placed(*modality, source, filename).ok_or_else(|| {
                 refused(place, part, "must be an image or a document for this agent")
             })
         }
@@ -152,10 +152,10 @@ fn block(place: PartPath, part: &Part) -> Result<Value, Fault> {
     }
 }
 
-fn placed(modality: Modality, source: Value) -> Option<Value> {
+fn placed(modality: Modality, source: Value, filename: &Option<String>) -> Option<Value> {
     match modality {
         Modality::Image => Some(image(source)),
-        Modality::Text => Some(document(source)),
+        Modality::Text => Some(document(source, filename)),
         Modality::Audio | Modality::Video => None,
     }
 }
@@ -164,8 +164,12 @@ fn image(source: Value) -> Value {
     json!({ "type": "image", "source": source })
 }
 
-fn document(source: Value) -> Value {
-    json!({ "type": "document", "source": source })
+fn document(source: Value, filename: &Option<String>) -> Value {
+    let mut block = json!({ "type": "document", "source": source });
+    if let (Some(name), Some(members)) = (filename, block.as_object_mut()) {
+        members.insert("title".into(), name.as_str().into());
+    }
+    block
 }
 
 #[cfg(test)]
@@ -223,10 +227,26 @@ mod tests {
                 content: "QQ==".into(),
                 modality: Modality::Image,
                 mime_type: mime("image/png"),
+                filename: None,
             },
-            Part::Blob { content: "QQ==".into(), modality: Modality::Text, mime_type: mime(PDF) },
-            Part::Uri { uri: "https://x/y.png".into(), modality: Modality::Image, mime_type: None },
-            Part::File { file_id: "file_1".into(), modality: Modality::Text, mime_type: None },
+            Part::Blob {
+                content: "QQ==".into(),
+                modality: Modality::Text,
+                mime_type: mime(PDF),
+                filename: None,
+            },
+            Part::Uri {
+                uri: "https://x/y.png".into(),
+                modality: Modality::Image,
+                mime_type: None,
+                filename: None,
+            },
+            Part::File {
+                file_id: "file_1".into(),
+                modality: Modality::Text,
+                mime_type: None,
+                filename: None,
+            },
         ]);
         assert!(has_files(&turn));
         let (_, sent) = messages(&turn, None).unwrap();
@@ -244,13 +264,20 @@ mod tests {
                 content: "QQ==".into(),
                 modality: Modality::Audio,
                 mime_type: Some("audio/wav".into()),
+                filename: None,
             },
             Part::Blob {
                 content: "QQ==".into(),
                 modality: Modality::Image,
                 mime_type: Some("image/tiff".into()),
+                filename: None,
             },
-            Part::File { file_id: "f".into(), modality: Modality::Video, mime_type: None },
+            Part::File {
+                file_id: "f".into(),
+                modality: Modality::Video,
+                mime_type: None,
+                filename: None,
+            },
             Part::ToolCall { name: "f".into(), arguments: Arguments::Text("[]".into()), id: None },
         ] {
             let fault = messages(&turn(vec![part]), None).unwrap_err();

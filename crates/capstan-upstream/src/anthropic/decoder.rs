@@ -4,7 +4,7 @@ use capstan_agent::Output;
 use capstan_protocol::{Fault, FaultKind};
 use serde_json::{Map, Value, json};
 
-use super::block::{Block, Blocks, start_of};
+use super::block::{Block, Blocks};
 use super::event::{Delta, Event};
 use crate::api_key::ApiKey;
 use crate::citation;
@@ -28,7 +28,11 @@ pub struct Decoder {
     tools: Tools,
     blocks: Blocks,
     lane: Lane,
+    /// The members beside the last piece of a block. Some servers repeat them with each piece.
+    beside: Members,
 }
+
+type Members = Map<String, Value>;
 
 impl Decoder {
     /// Creates a decoder. It removes the key from the errors that it reports.
@@ -41,11 +45,20 @@ impl Decoder {
         Self { lane, ..self }
     }
 
-    fn start(&mut self, message: &Value, out: &mut Vec<Output>) {
+    fn start(&mut self, message: &Value, beside: Members, out: &mut Vec<Output>) {
         out.extend(text(message, "model").map(|model| Output::Model(model.to_owned())));
         self.count(message.get("usage"), out);
         let message = without(message, &["content"]);
-        self.lane.event(&json!({ "type": "message_start", "message": message }), out);
+        self.send("message_start", json!({ "message": message }), beside, out);
+    }
+
+    /// Sends an event of the provider, or what CAP does not have of it, with the members that stand
+    /// beside what the decoder knows.
+    fn send(&self, kind: &str, members: Value, beside: Members, out: &mut Vec<Output>) {
+        let mut event = Members::from_iter([("type".to_owned(), kind.into())]);
+        event.extend(members.as_object().cloned().unwrap_or_default());
+        event.extend(beside);
+        self.lane.event(&event, out);
     }
 
     /// Later counts replace earlier ones of the same name.
@@ -80,45 +93,58 @@ impl Decoder {
         usage
     }
 
-    fn block(&mut self, index: u64, block: &Value, out: &mut Vec<Output>) -> Step {
+    fn block(&mut self, index: u64, block: &Value, beside: Members, out: &mut Vec<Output>) -> Step {
         let kind = text(block, "type").unwrap_or_default();
         let follows_text = self.blocks.begin(index, kind, block);
+        let has_more = |known: &[&str]| !beside.is_empty() || has_others(block, known);
         match kind {
             "text" => {
-                if follows_text || has_others(block, &["type", "text"]) {
-                    self.template(index, block, out);
+                if follows_text || has_more(&["type", "text"]) {
+                    let mut start = without(block, &["text"]);
+                    start.insert("text".into(), "".into());
+                    self.template(index, start, beside, out);
                 }
                 return self.say(text(block, "text").unwrap_or_default(), out);
             }
             "thinking" => {
-                self.template(index, &without(block, &["thinking", "signature"]).into(), out);
+                self.template(index, without(block, &["thinking", "signature"]), beside, out);
                 self.think(text(block, "thinking").unwrap_or_default(), out);
             }
-            "redacted_thinking" => self.lane.part(block, None, out),
+            "redacted_thinking" => {
+                if !beside.is_empty() {
+                    let start = Members::from_iter([("type".to_owned(), kind.into())]);
+                    self.template(index, start, beside, out);
+                }
+            }
             "tool_use" | "server_tool_use" | "mcp_tool_use" => {
-                if kind != "tool_use" || has_others(block, &["type", "id", "name", "input"]) {
-                    self.template(index, block, out);
+                if kind != "tool_use" || has_more(&["type", "id", "name", "input"]) {
+                    self.template(index, without(block, &[]), beside, out);
                 }
                 let (id, name) = (text(block, "id"), text(block, "name"));
                 self.tools.start(index, id.unwrap_or_default(), name.unwrap_or_default(), out);
             }
             kind if kind.ends_with("tool_result") => {
-                self.template(index, &without(block, &["content"]).into(), out);
-                let id = text(block, "tool_use_id").unwrap_or_default();
-                tools::result(id, block.get("content").unwrap_or(&Value::Null), false, out);
+                self.template(index, without(block, &["content"]), beside, out);
             }
-            kind => self.lane.unknown(kind, &start_of(index, block), out),
+            kind => {
+                let mut start = start_of(index, without(block, &[]));
+                start.extend(beside);
+                self.lane.unknown(kind, &start, out);
+            }
         }
         Step::Heard
     }
 
     /// Sends the provider's form of the next CAP event.
-    fn template(&self, index: u64, block: &Value, out: &mut Vec<Output>) {
-        self.lane.event(&start_of(index, block), out);
+    fn template(&self, index: u64, block: Members, beside: Members, out: &mut Vec<Output>) {
+        let mut start = start_of(index, block);
+        start.extend(beside);
+        self.lane.event(&start, out);
     }
 
-    /// Ends a block. Reasoning is sent with its signature.
-    fn stop(&mut self, index: u64, out: &mut Vec<Output>) {
+    /// Ends a block. Reasoning is sent with its signature. The members of the event stand before
+    /// what ends the block.
+    fn stop(&mut self, index: u64, beside: Members, out: &mut Vec<Output>) {
         self.thoughts.flush(out);
         let block = self.blocks.end(index);
         // Some servers send the whole input with the beginning, and no pieces of it.
@@ -127,17 +153,27 @@ impl Decoder {
         {
             self.tools.arguments(index, &Value::Object(input.clone()).to_string(), out);
         }
+        let has_own = !beside.is_empty();
+        let mut stop = Members::from_iter([("type".to_owned(), "content_block_stop".into())]);
+        stop.insert("index".into(), index.into());
+        stop.extend(beside);
+        if let Some(Block::Unknown(kind)) = &block {
+            self.lane.unknown(kind, &stop, out);
+        } else if has_own {
+            self.lane.event(&stop, out);
+        }
         self.tools.end(index, out);
         match block {
             Some(Block::Thinking(mut block)) => {
                 block.insert("thinking".into(), Value::Null);
                 self.lane.part(&block, Some("/thinking"), out);
             }
-            Some(Block::Unknown(kind)) => {
-                let stop = json!({ "type": "content_block_stop", "index": index });
-                self.lane.unknown(&kind, &stop, out);
+            Some(Block::Redacted(block)) => self.lane.part(&block, None, out),
+            Some(Block::Result(block)) => {
+                let id = text(&block, "tool_use_id").unwrap_or_default();
+                tools::result(id, block.get("content").unwrap_or(&Value::Null), false, out);
             }
-            Some(Block::Redacted | Block::Call(_) | Block::Known) | None => {}
+            Some(Block::Unknown(_) | Block::Call(_) | Block::Known) | None => {}
         }
     }
 
@@ -155,17 +191,55 @@ impl Decoder {
         if thought.is_empty() { Step::Quiet } else { Step::Heard }
     }
 
-    fn delta(&mut self, index: u64, delta: &Delta<'_>, data: &str, out: &mut Vec<Output>) -> Step {
+    /// Sends the members of a piece that CAP does not have. Those beside the piece are sent when
+    /// they change.
+    fn more(&mut self, delta: &Delta<'_>, mut beside: Members, out: &mut Vec<Output>) {
+        if delta.others.is_empty() && beside.is_empty() {
+            return;
+        }
+        if !self.lane.is_followed() {
+            let names = delta.others.iter().map(|(name, _)| name);
+            return names.for_each(|name| self.lane.unknown(name, &Value::Null, out));
+        }
+        if beside == self.beside {
+            beside.clear();
+        } else {
+            self.beside.clone_from(&beside);
+        }
+        let mut own = delta.others.to_map();
+        if own.is_empty() && beside.is_empty() {
+            return;
+        }
+        self.thoughts.flush(out);
+        own.insert("type".into(), json_text::text(delta.kind).unwrap_or_default().into());
+        self.send("content_block_delta", json!({ "delta": own }), beside, out);
+    }
+
+    fn delta(&mut self, event: &Event<'_>, data: &str, out: &mut Vec<Output>) -> Step {
+        let (index, Some(delta)) = (event.index(), &event.delta) else { return Step::Quiet };
         let piece = |raw| json_text::text(raw).unwrap_or_default();
-        match json_text::text(delta.kind).as_deref() {
+        let kind = json_text::text(delta.kind);
+        let is_estimate = delta.estimated_tokens.is_some();
+        match kind.as_deref() {
+            Some("text_delta" | "input_json_delta" | "signature_delta") => {
+                self.more(delta, event.beside("delta"), out);
+            }
+            Some("thinking_delta") if !is_estimate => {
+                self.more(delta, event.beside("delta"), out);
+            }
+            Some(_) | None => {}
+        }
+        match kind.as_deref() {
             Some("text_delta") => {
                 let Some(text) = delta.text else { return Step::Quiet };
-                self.wrapping.learn(data, text);
+                if delta.others.is_empty() {
+                    self.wrapping.learn(data, text);
+                }
                 let text = self.halves.join(text.get()).unwrap_or_default();
                 self.say(&text, out)
             }
             Some("thinking_delta") => {
-                if delta.estimated_tokens.is_some() {
+                if is_estimate {
                     self.lane.event(&progress_of(data), out);
                 }
                 self.think(&piece(delta.thinking), out)
@@ -232,28 +306,34 @@ impl Decoder {
     ) -> Result<Step, Fault> {
         let index = event.index();
         match json_text::text(event.kind).as_deref() {
-            Some("content_block_delta") => {
-                let delta = event.delta.as_ref();
-                return Ok(delta.map_or(Step::Quiet, |delta| self.delta(index, delta, data, out)));
+            Some("content_block_delta") => return Ok(self.delta(event, data, out)),
+            Some("message_start") => {
+                self.start(&value(event.message), event.beside("message"), out);
             }
-            Some("message_start") => self.start(&value(event.message), out),
             Some("content_block_start") => {
-                return Ok(self.block(index, &value(event.content_block), out));
+                let block = value(event.content_block);
+                return Ok(self.block(index, &block, event.beside("content_block"), out));
             }
-            Some("content_block_stop") => self.stop(index, out),
+            Some("content_block_stop") => self.stop(index, event.beside(""), out),
             Some("message_delta") => {
                 self.count(Some(&value(event.usage)), out);
                 let reason =
                     event.delta.as_ref().and_then(|delta| json_text::text(delta.stop_reason));
-                // The reason comes with the last usage, so nothing else follows.
-                if let Some(reason) = reason {
-                    self.finish(&reason, Some(&event_of(data)), out)?;
-                    return Ok(Step::Done);
+                match reason {
+                    // Nothing but the end of the message follows.
+                    Some(reason) => {
+                        self.finish(&reason, Some(&event_of(data)), out)?;
+                        return Ok(Step::Ending);
+                    }
+                    None => self.lane.event(&event_of(data), out),
                 }
             }
             Some("message_stop") => {
                 if !self.is_finished {
                     self.finish("end_turn", None, out)?;
+                }
+                if !event.beside("").is_empty() {
+                    self.lane.event(&event_of(data), out);
                 }
                 return Ok(Step::Done);
             }
@@ -264,7 +344,8 @@ impl Decoder {
                     return Err(told.to_fault(&self.secret));
                 }
             }
-            Some("ping") => {}
+            Some("ping") if event.beside("").is_empty() => {}
+            Some("ping") => self.lane.event(&event_of(data), out),
             Some(kind) => self.lane.unknown(kind, &event_of(data), out),
         }
         Ok(Step::Quiet)
@@ -295,13 +376,13 @@ impl Decode for Decoder {
             .or_else(|_| serde_json::from_str(&mend(document)))
             .ok()?;
         let blocks = message.get("content").and_then(Value::as_array)?;
-        self.start(&message, out);
+        self.start(&message, Members::new(), out);
         for (index, block) in (0..).zip(blocks) {
-            self.block(index, block, out);
+            self.block(index, block, Members::new(), out);
             if let Some(input) = block.get("input") {
                 self.tools.arguments(index, &input.to_string(), out);
             }
-            self.stop(index, out);
+            self.stop(index, Members::new(), out);
         }
         Some(match text(&message, "stop_reason") {
             Some(reason) => self.finish(reason, Some(&end_of(&message)), out),
@@ -332,6 +413,12 @@ fn end_of(message: &Value) -> Value {
     let delta = json!({ "stop_reason": member(message, "stop_reason"),
         "stop_sequence": member(message, "stop_sequence") });
     json!({ "type": "message_delta", "delta": delta, "usage": member(message, "usage") })
+}
+
+/// Returns the event that begins a block.
+fn start_of(index: u64, block: Members) -> Members {
+    let start = json!({ "type": "content_block_start", "index": index, "content_block": block });
+    without(&start, &[])
 }
 
 fn event_of(data: &str) -> Value {

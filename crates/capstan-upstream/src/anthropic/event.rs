@@ -1,46 +1,54 @@
 //! An event of Messages on the wire, read without a tree of values.
 
-use serde::Deserialize;
+use serde_json::{Map, Value};
 
-use crate::json_text::Raw;
+use crate::json_object::object;
+use crate::json_text::{Raw, value};
 
-#[derive(Deserialize)]
-pub(super) struct Event<'a> {
-    #[serde(borrow, rename = "type")]
-    pub(super) kind: Raw<'a>,
-    index: Option<u64>,
-    #[serde(borrow)]
-    pub(super) delta: Option<Delta<'a>>,
-    #[serde(borrow)]
-    pub(super) content_block: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) message: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) usage: Raw<'a>,
+object! {
+    /// An event of any type.
+    Event {
+        kind as "type": Raw<'a>,
+        index: Option<u64>,
+        delta: Option<Delta<'a>>,
+        content_block: Raw<'a>,
+        message: Raw<'a>,
+        usage: Raw<'a>,
+        -
+    }
 }
 
-#[derive(Deserialize, Default)]
-pub(super) struct Delta<'a> {
-    #[serde(borrow, rename = "type")]
-    pub(super) kind: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) text: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) thinking: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) estimated_tokens: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) partial_json: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) citation: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) signature: Raw<'a>,
-    #[serde(borrow)]
-    pub(super) stop_reason: Raw<'a>,
+object! {
+    /// A piece of a block, or of the message.
+    Delta {
+        kind as "type": Raw<'a>,
+        text: Raw<'a>,
+        thinking: Raw<'a>,
+        estimated_tokens: Raw<'a>,
+        partial_json: Raw<'a>,
+        citation: Raw<'a>,
+        signature: Raw<'a>,
+        stop_reason: Raw<'a>,
+        -
+    }
 }
 
 impl Event<'_> {
     pub(super) fn index(&self) -> u64 {
         self.index.unwrap_or(0)
+    }
+
+    /// The members that stand beside the one that events of this type have.
+    pub(super) fn beside(&self, own: &str) -> Map<String, Value> {
+        let known = [
+            ("content_block", self.content_block),
+            ("message", self.message),
+            ("usage", self.usage),
+        ];
+        let mut beside = self.others.to_map();
+        for (name, raw) in known.into_iter().filter(|(name, _)| *name != own) {
+            beside.extend(raw.map(|raw| (name.to_owned(), value(raw))));
+        }
+        beside
     }
 }

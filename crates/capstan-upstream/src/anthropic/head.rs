@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_client_said_in_its_head_is_said_to_the_provider() {
+    fn the_clients_headers_reach_the_provider() {
         let mut turn = Turn::new("Hi");
         let payload = r#"{"anthropic_version":"2026-10-21","anthropic_beta":["a","b"]}"#;
         turn.payload = Arc::new(RawObject::parse(payload).unwrap());

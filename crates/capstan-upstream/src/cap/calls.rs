@@ -1,7 +1,7 @@
-//! A transport that counts, so that a run starts no more calls than it may, whoever retries; and
-//! that learns what was started.
+//! A transport that counts calls, so that a run stays within its budget even if the client retries.
+//! It also records the id of the remote run.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::far_runs::{FarRuns, far_id};
 
-/// The calls of one attempt. One that resumes at a cursor starts nothing and is not counted.
+/// The calls of one attempt. A resume at a cursor starts nothing and does not count.
 #[derive(Clone)]
 pub(super) struct Calls {
     client: reqwest::Client,
@@ -21,16 +21,17 @@ pub(super) struct Calls {
     cancel: Cancel,
     far_id: Arc<watch::Sender<Option<String>>>,
     made: Arc<AtomicU32>,
+    has_resumed: Arc<AtomicBool>,
     limit: u32,
     last: Arc<Mutex<Last>>,
 }
 
-/// How the last call went: the head of its response, or why there was none.
+/// The result of the last call: the head of its response, or its failure.
 #[derive(Clone, Default)]
 struct Last {
     head: Option<(u16, HeaderMap)>,
     error: Option<TransportError>,
-    /// It will fail again in the same way.
+    /// TLS failed, so another call would fail in the same way.
     is_tls: bool,
 }
 
@@ -42,10 +43,11 @@ impl Calls {
         limit: u32,
     ) -> Self {
         let far_id = Arc::new(watch::Sender::new(None));
-        Self { client, far_runs, cancel, far_id, made: Arc::default(), limit, last: Arc::default() }
+        let (made, has_resumed, last) = (Arc::default(), Arc::default(), Arc::default());
+        Self { client, far_runs, cancel, far_id, made, has_resumed, limit, last }
     }
 
-    /// The far run's id, once a call was answered with it.
+    /// The id of the remote run, as soon as a response names it.
     pub(super) fn far_id(&self) -> watch::Receiver<Option<String>> {
         self.far_id.subscribe()
     }
@@ -54,12 +56,17 @@ impl Calls {
         self.made.load(Ordering::Relaxed)
     }
 
+    /// Whether a stream was resumed since the last call of this.
+    pub(super) fn take_resumed(&self) -> bool {
+        self.has_resumed.swap(false, Ordering::Relaxed)
+    }
+
     /// Status and headers of the last response, if the last call got one.
     pub(super) fn last_head(&self) -> Option<(u16, HeaderMap)> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).head.clone()
     }
 
-    /// Whether TLS is what the last call failed in.
+    /// Whether the last call failed in TLS.
     pub(super) fn failed_in_tls(&self) -> bool {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).is_tls
     }
@@ -74,7 +81,7 @@ impl Calls {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
     }
 
-    /// No more calls may be made. What the last one failed with is what there is to tell.
+    /// The error for a call beyond the budget. It repeats the failure of the last call.
     fn spent(&self) -> TransportError {
         let error = self.last.lock().unwrap_or_else(PoisonError::into_inner).error.clone();
         error.unwrap_or_else(|| TransportError("the calls of this run are spent".into()))
@@ -92,7 +99,7 @@ impl Transport for Calls {
         let sending = self.client.request(method, url).headers(headers).body(body).send();
         let id_of = |answer: &Result<reqwest::Response, _>| far_id(answer.as_ref().ok()?.headers());
         let answer = self.far_runs.send(&self.cancel, sending, id_of).await;
-        // By its type, which its words do not always tell.
+        // By the error's type, because its text does not always show it.
         let is_tls = matches!(&answer, Some(Err(error)) if is_tls_failure(error));
         let answer = match answer {
             Some(answer) => answer.map(Response::from).map_err(TransportError::from),
@@ -100,6 +107,9 @@ impl Transport for Calls {
         };
         self.remember(&answer, is_tls);
         let response = answer?;
+        if !starts && (200..300).contains(&response.status) {
+            self.has_resumed.store(true, Ordering::Relaxed);
+        }
         if let Some(id) = far_id(&response.headers) {
             self.far_id.send_replace(Some(id));
         }

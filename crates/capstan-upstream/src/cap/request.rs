@@ -1,4 +1,5 @@
-//! A turn as a service request. It is the same bytes in every attempt, so that a repeat attaches.
+//! Encodes a turn as a service request. The bytes are the same in every attempt, so that a repeat
+//! attaches to the same run.
 
 use capstan_agent::Turn;
 use capstan_protocol::{
@@ -10,12 +11,11 @@ use uuid::Uuid;
 
 use crate::parts::{self, PartPath, refused};
 
-/// Who asks, towards the upstream.
+/// The user id that the upstream gets.
 const USER: &str = "capstan";
 
 pub(super) fn v1(turn: &Turn, system: Option<&str>) -> ServiceRequest {
-    // A session of ours that is no UUID still has a conversation per run: history is sent along
-    // anyhow.
+    // A session id that is no UUID becomes the run's id. The history is part of the request anyway.
     let session = turn.session.parse().unwrap_or(turn.run);
     let time = time_of(turn.run);
     let context = SessionContext {
@@ -23,10 +23,11 @@ pub(super) fn v1(turn: &Turn, system: Option<&str>) -> ServiceRequest {
         created_at: time,
         ..SessionContext::new(session, UserContext::new(USER))
     };
-    let said = parts::messages(turn).map(|(_, message)| message.clone());
-    let messages: Vec<_> = system.map(ChatMessage::system).into_iter().chain(said).collect();
+    let messages = parts::messages(turn).map(|(_, message)| message.clone());
+    let messages: Vec<_> = system.map(ChatMessage::system).into_iter().chain(messages).collect();
     let mut payload = turn.payload.to_map();
-    // The messages hold what these said; ids and answers are those of this run, not of the far one.
+    // The messages contain the first two. Ids and answers belong to this run, not to the remote
+    // one.
     let replaced = ["query", "input", "threadId", "runId", "resume"];
     payload.retain(|name, _| !replaced.contains(&name.as_str()));
     let mut request = AgentRequest::messages(session, &messages);
@@ -42,7 +43,7 @@ pub(super) fn v1(turn: &Turn, system: Option<&str>) -> ServiceRequest {
     ServiceRequest { request_id: turn.run, ..ServiceRequest::new(context, request) }
 }
 
-/// What goes beside the messages.
+/// The members beside the messages.
 fn members(turn: &Turn) -> Map<String, Value> {
     let mut members = Map::new();
     if let Ok(Value::Object(parameters)) = serde_json::to_value(&*turn.parameters) {
@@ -54,14 +55,14 @@ fn members(turn: &Turn) -> Map<String, Value> {
     members
 }
 
-/// When the run began, as its id tells.
+/// The time at which the run began, from its id.
 fn time_of(run: Uuid) -> Timestamp {
     let (seconds, nanos) = run.get_timestamp().map_or((0, 0), |time| time.to_unix());
     let micros = i64::try_from(seconds).unwrap_or_default() * 1_000_000 + i64::from(nanos / 1000);
     Timestamp::from_micros(micros)
 }
 
-/// v2 carries one question; the upstream remembers the session by its id.
+/// v2 has one question per request. The upstream finds the session by its id.
 pub(super) fn v2(turn: &Turn) -> Result<v2::ServiceRequest, Fault> {
     for (index, message) in parts::messages(turn).skip(turn.history.len()) {
         for (at, part) in message.parts.iter().enumerate() {
@@ -107,7 +108,12 @@ mod tests {
 
     #[test]
     fn a_part_that_v2_cannot_carry_is_named() {
-        let part = Part::File { file_id: "f".into(), modality: Modality::Image, mime_type: None };
+        let part = Part::File {
+            file_id: "f".into(),
+            modality: Modality::Image,
+            mime_type: None,
+            filename: None,
+        };
         let message = ChatMessage { role: Role::User, parts: vec![part], name: None };
         let fault = v2(&Turn::of(message)).unwrap_err();
         assert_eq!(

@@ -1,7 +1,7 @@
-//! Lines of stream-json, with ADR 0004's errors and the news of later CLIs, into outputs.
+//! Decodes lines of stream-json: ADR 0004's errors, and the notices of later CLIs.
 //!
-//! Messages and their errors are put together by the protocol crate's [`Assembler`]; this file
-//! decides what a reader sees while they come, and what the run's end is.
+//! The protocol crate's [`Assembler`] puts messages and their errors together. This file decides
+//! what readers see meanwhile, and how the run ends.
 
 use capstan_agent::{Interrupt, Output, ResumeEntry};
 use capstan_protocol::assistant::{
@@ -23,56 +23,56 @@ use crate::thoughts::make;
 use crate::tools;
 use crate::upstream_failure::UpstreamFailure;
 
-/// The model name under which the CLI itself speaks.
+/// The model name of messages that the CLI itself writes.
 const SYNTHETIC: &str = "<synthetic>";
-/// The CLI's news that a call of its own has failed and will be made again.
+/// The CLI's notice that it will repeat a failed call.
 const API_RETRY: &str = "api_retry";
-/// A model refused, and another one answers in its place, or nobody does.
+/// A model refused. Another one answers instead, or none does.
 const REFUSAL_FALLBACK: &str = "model_refusal_fallback";
 const REFUSAL: &str = "model_refusal_no_fallback";
-/// Another model answers for a reason that is no refusal.
+/// Another model answers, for another reason than a refusal.
 const FALLBACK: &str = "model_fallback";
-/// The CLI could not save what a later run would go on from.
+/// The CLI could not save its session, which a later run would continue.
 const WRITES_LOST: &str = "session_writes_lost";
-/// A fallback that concerns a subagent alone.
+/// The fallback concerns a subagent only.
 const LOCAL: &str = "local";
-/// A rate limit that is used up, and one that soon will be.
+/// A rate limit is used up, or soon will be.
 const REJECTED: &str = "rejected";
 const NEARLY: &str = "allowed_warning";
 
-/// Reads one run of a process.
+/// Decodes one run of a process.
 #[derive(Debug, Default)]
 pub struct Decoder {
     assembler: Assembler,
     text: Text,
     model: Option<String>,
-    /// An error of the agent's own whose weight is not known yet: the result decides.
+    /// An error of the agent itself. The result decides how serious it is.
     pending: Option<AssistantError>,
     /// When a used-up rate limit resets, in seconds since the Unix epoch.
     resets_at: Option<i64>,
     has_result: bool,
-    /// A refusal that nobody made up for: its category, which may be unknown.
+    /// A refusal without another model's answer: its category, if it is known.
     refusal: Option<Option<String>>,
-    /// What people answered to the questions of earlier processes, oldest first.
+    /// Answers of people to the questions of earlier processes, oldest first.
     answers: Vec<ResumeEntry>,
-    /// What the process waits for on its standard input.
+    /// Replies that the process waits for on its standard input.
     replies: Vec<String>,
-    /// It asked what only a person can answer.
+    /// The process has asked a question that only a person can answer.
     has_asked: bool,
 }
 
 impl Decoder {
-    /// A decoder at the beginning of a run.
+    /// Creates a decoder for a run.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A decoder that knows what people have answered.
+    /// Creates a decoder that has people's answers.
     pub(super) fn with_answers(answers: Vec<ResumeEntry>) -> Self {
         Self { answers, ..Self::default() }
     }
 
-    /// What the process is to be told, in the order in which it asked.
+    /// Takes the replies for the process, in the order of its requests.
     pub(super) fn take_replies(&mut self) -> Vec<String> {
         std::mem::take(&mut self.replies)
     }
@@ -82,7 +82,7 @@ impl Decoder {
         self.has_asked
     }
 
-    /// Takes a line.
+    /// Decodes a line.
     pub fn line(&mut self, line: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
         let unreadable =
             |e: capstan_protocol::DecodeError| malformed(format!("an unreadable line: {e}"));
@@ -103,7 +103,7 @@ impl Decoder {
         Ok(step)
     }
 
-    /// What wants an answer gets it, or becomes a question for a person.
+    /// Answers a request of the process, or turns it into a question to a person.
     fn request(&mut self, request: &Request, out: &mut Vec<Output>) {
         let Some(tool) = request.tool() else {
             self.replies.push(request.refusal());
@@ -121,7 +121,7 @@ impl Decoder {
         out.push(Output::Interrupt(Box::new(question)));
     }
 
-    /// A call that the process put off until a person has decided.
+    /// Takes a call that the process put off until a person decides.
     fn deferred(&mut self, call: Option<&Value>, out: &mut Vec<Output>) {
         let Some(call) = call.filter(|call| call.is_object()) else { return };
         if let Some(tool) = text(call, "name") {
@@ -132,7 +132,7 @@ impl Decoder {
         }
     }
 
-    /// Frames whose text is not part of the answer.
+    /// Removes the text of these frames from the answer.
     fn retract(&mut self, frames: Option<&Value>, out: &mut Vec<Output>) {
         let frames: Vec<&str> = frames
             .and_then(Value::as_array)
@@ -146,7 +146,7 @@ impl Decoder {
     fn frame(&mut self, frame: &Frame, uuid: Option<&str>, out: &mut Vec<Output>) -> Step {
         match frame {
             Frame::Assistant(message) if message.parent_tool_use_id.is_some() => {
-                // A subagent's failure is not the run's.
+                // A failure of a subagent does not fail the run.
                 out.extend(message.any_error().map(warning));
             }
             Frame::Assistant(message) => self.assistant(message, uuid, out),
@@ -154,7 +154,7 @@ impl Decoder {
                 self.piece(event, out)
             }
             Frame::User(message) if message.parent_tool_use_id.is_none() => {
-                self.goes_on(out);
+                self.downgrade_errors(out);
                 self.text.close();
                 results(&message.blocks, out);
             }
@@ -163,10 +163,10 @@ impl Decoder {
                 return Step::Ending;
             }
             Frame::RateLimit(event) => self.rate_limit(event, out),
-            // It works at getting an answer: no silence, and worth telling.
+            // The CLI repeats a call: it is not silent, and viewers get a notice.
             Frame::System(message) if message.subtype == API_RETRY => {
                 self.text.abandon();
-                out.push(tries_again(&message.data))
+                out.push(retry_notice(&message.data))
             }
             Frame::System(message) => {
                 self.news(&message.subtype, &message.data, out);
@@ -196,17 +196,17 @@ impl Decoder {
     }
 
     fn assistant(&mut self, message: &AssistantMessage, uuid: Option<&str>, out: &mut Vec<Output>) {
-        self.goes_on(out);
+        self.downgrade_errors(out);
         let error = message.any_error().cloned();
         let is_synthetic = message.model == SYNTHETIC;
         if !is_synthetic {
             self.speaks(Some(&message.model), out);
         }
-        // What the CLI itself says, of a failure for example, is not the agent's answer.
+        // Text of the CLI itself, for example about a failure, is not the agent's answer.
         if !is_synthetic {
-            let said = message.text();
-            if !said.is_empty() {
-                let stated = Stated { id: message.id.as_deref(), frame: uuid, text: &said };
+            let text = message.text();
+            if !text.is_empty() {
+                let stated = Stated { id: message.id.as_deref(), frame: uuid, text: &text };
                 self.text.whole(stated, out);
             }
             if message.blocks.iter().any(|block| matches!(block, Block::ToolUse { .. })) {
@@ -220,7 +220,7 @@ impl Decoder {
     fn piece(&mut self, event: &StreamEvent, out: &mut Vec<Output>) {
         match text(&event.event, "type") {
             Some("message_start") => {
-                self.goes_on(out);
+                self.downgrade_errors(out);
                 self.refusal = None;
                 let id = event.event.pointer("/message/id").and_then(Value::as_str);
                 self.text.open(id);
@@ -246,9 +246,8 @@ impl Decoder {
         out.push(Output::Model(model.to_owned()));
     }
 
-    /// The run goes on after an error, so that it was none of the run's: its reader is told, and
-    /// that is all.
-    fn goes_on(&mut self, out: &mut Vec<Output>) {
+    /// The run continues after an error, so the error becomes a warning to viewers.
+    fn downgrade_errors(&mut self, out: &mut Vec<Output>) {
         if let Some(error) = self.pending.take() {
             out.push(warning(&error));
         }
@@ -274,7 +273,7 @@ impl Decoder {
     fn result(&mut self, result: &ResultMessage, out: &mut Vec<Output>) {
         self.has_result = true;
         if !result.is_error {
-            self.goes_on(out);
+            self.downgrade_errors(out);
         }
         let mut usage: Map<String, Value> = result.usage.clone().unwrap_or_default();
         if let Some(cost) = result.total_cost_usd {
@@ -290,7 +289,7 @@ impl Decoder {
         }
     }
 
-    /// How the run ended by its last result; `None` if there was none.
+    /// How the run ended, by its last result. `None` if there was none.
     pub fn finish(&mut self, out: &mut Vec<Output>) -> Option<Result<(), Fault>> {
         let outcome = std::mem::take(&mut self.assembler).finish();
         if self.has_asked {
@@ -323,13 +322,13 @@ impl Decoder {
         } else {
             fault.with_detail("result", result.subtype.as_str())
         };
-        // It may name hosts and files: nothing for callers.
+        // The text may contain hosts and paths, so callers do not get it.
         let fault =
             fault.with_cause(Cause { error_type: "AgentSaid".into(), chain: vec![short(&words)] });
         Some(Err(self.waiting(fault)))
     }
 
-    /// A rate limit that is used up says how long.
+    /// Adds the wait, if a rate limit is used up.
     fn waiting(&self, fault: Fault) -> Fault {
         let now = Timestamp::now().as_millis() / 1000;
         match self.resets_at.map(|at| at - now).and_then(|wait| u32::try_from(wait).ok()) {
@@ -341,7 +340,7 @@ impl Decoder {
     }
 }
 
-/// The model does not answer this, and no other one does in its place.
+/// The fault for a refusal of the model that no other model made up for.
 fn refused(category: Option<String>) -> Fault {
     let fault = Fault::new(FaultKind::ContentRefused);
     match category {
@@ -350,7 +349,7 @@ fn refused(category: Option<String>) -> Fault {
     }
 }
 
-/// A failed result without any error word.
+/// The fault for a failed result without an error code.
 fn unnamed(status: Option<u16>) -> Fault {
     match status {
         Some(_) => {
@@ -362,18 +361,18 @@ fn unnamed(status: Option<u16>) -> Fault {
     }
 }
 
-/// What the reasons of the end tell that no error word does: a conversation that is too long, a
-/// refusal.
+/// The fault kind that only the stop reason shows: a conversation that is too long, or a refusal.
 fn typed(result: &ResultMessage, words: &str) -> Option<FaultKind> {
     let reasons =
         [&result.terminal_reason, &result.stop_reason].into_iter().flatten().cloned().collect();
-    let told = UpstreamFailure {
+    let failure = UpstreamFailure {
         status: result.api_error_status.filter(|status| *status < 500),
         words: reasons,
         text: words.to_owned(),
         ..UpstreamFailure::default()
     };
-    told.kind()
+    failure
+        .kind()
         .filter(|kind| matches!(kind, FaultKind::ContextLengthExceeded | FaultKind::ContentRefused))
 }
 
@@ -384,8 +383,8 @@ fn with_word(fault: Fault, error: Option<&AssistantError>) -> Fault {
     }
 }
 
-/// A call of the CLI's own that will be made again: its status and its wait, for whoever looks on.
-fn tries_again(news: &Map<String, Value>) -> Output {
+/// The notice to viewers that the CLI repeats a call: its status and its wait.
+fn retry_notice(news: &Map<String, Value>) -> Output {
     let member = |names: &[&str]| {
         names.iter().find_map(|name| news.get(*name).filter(|value| value.is_number()))
     };
@@ -407,8 +406,8 @@ fn tries_again(news: &Map<String, Value>) -> Output {
     ))
 }
 
-/// What this run said is not whole on the agent's disk, so that a later run may miss it. Which
-/// sessions those are is the agent's own business.
+/// The warning that the session is not complete on the agent's disk, so that a later run may lack
+/// it. It does not name the session's files.
 fn writes_lost(news: &Map<String, Value>) -> Output {
     let fault = Fault::new(FaultKind::UpstreamError)
         .with_message("The agent could not save its session; a later run may miss a part of it.")
@@ -421,18 +420,18 @@ fn writes_lost(news: &Map<String, Value>) -> Output {
     Output::Warning(Box::new(fault.to_stream_error(Default::default())))
 }
 
-/// A failure that the run survived. What was said about it stays inside: it may name hosts and
-/// files.
+/// A failure that the run survived, as a warning. Its text stays inside, because it may contain
+/// hosts and paths.
 fn warning(error: &AssistantError) -> Output {
     let fault = Fault::from_assistant_error(error, None).with_severity(ErrorSeverity::Warning);
     Output::Warning(Box::new(fault.to_stream_error(Default::default())))
 }
 
-/// Thoughts and tool calls of a message; its text has a way of its own.
+/// Sends the thoughts and tool calls of a message. `text` handles its text.
 fn blocks(blocks: &[Block], out: &mut Vec<Output>) {
     for block in blocks {
         match block {
-            // Of some thoughts only a signature is shown.
+            // Some thoughts have only a signature.
             Block::Thinking(thought) if thought.is_empty() => {}
             Block::Thinking(thought) => {
                 let trace = ThoughtTrace { thought: thought.clone() };
@@ -447,7 +446,7 @@ fn blocks(blocks: &[Block], out: &mut Vec<Output>) {
     }
 }
 
-/// What tools answered, in the user's frames.
+/// Sends the results of tools, from the user's frames.
 fn results(all: &[Block], out: &mut Vec<Output>) {
     for block in all {
         if let Block::ToolResult { tool_use_id, content, is_error } = block {

@@ -1,16 +1,16 @@
-//! Bytes into lines. Only LF ends one; what is not UTF-8 is replaced, as a terminal would.
+//! Splits bytes into lines. Only LF ends a line. Invalid UTF-8 is replaced by U+FFFD.
 
 use capstan_protocol::Fault;
 
 use crate::decode::malformed;
 
-/// An incremental splitter with a limit, at a cost linear in the bytes.
+/// An incremental splitter with a size limit. Its cost is linear in the bytes.
 #[derive(Debug)]
 pub struct Lines {
     bytes: Vec<u8>,
-    /// Everything before this was yielded.
+    /// All bytes before this one were returned.
     start: usize,
-    /// Everything before this was searched.
+    /// All bytes before this one were searched.
     scanned: usize,
     limit: usize,
 }
@@ -21,7 +21,7 @@ impl Lines {
         Self { bytes: Vec::new(), start: 0, scanned: 0, limit }
     }
 
-    /// Takes more bytes.
+    /// Adds bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.start > 0 {
             self.bytes.drain(..self.start);
@@ -31,7 +31,7 @@ impl Lines {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole line. A last one without its end is no frame: its writer was cut off.
+    /// The next complete line. A last line without LF is ignored: its writer was cut off.
     pub fn next_line(&mut self) -> Result<Option<String>, Fault> {
         let fresh = self.bytes.get(self.scanned..).unwrap_or_default();
         let end = fresh.iter().position(|byte| *byte == b'\n').map(|at| self.scanned + at);

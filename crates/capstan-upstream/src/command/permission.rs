@@ -1,9 +1,9 @@
-//! A process asks whether it may use a tool: a question for a person, who may answer when the
-//! process is long gone.
+//! Permissions: a process asks whether it may use a tool, and a person decides, maybe long after
+//! the process has ended.
 //!
-//! The process is ended and its question becomes an interrupt. The next run starts it anew, and
-//! when it asks the same again, the answer is there. So a question's id is made of the tool and its
-//! input.
+//! The gateway ends the process and turns its question into an interrupt. The next run starts a new
+//! process, which asks the same question and gets the stored answer. So a question's id consists of
+//! the tool and its input.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -12,13 +12,13 @@ use serde_json::{Map, Value, json};
 
 use crate::decode::text;
 
-/// The type of a frame that wants an answer on standard input.
+/// The type of a frame that requires an answer on standard input.
 pub(super) const REQUEST: &str = "control_request";
 const CAN_USE: &str = "can_use_tool";
-/// What a denied tool's caller is told, unless the person said more.
+/// The text for a denied tool, unless the person gave a reason.
 const DENIED: &str = "The user does not allow this.";
 
-/// A frame that wants an answer.
+/// A frame that requires an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Request {
     id: String,
@@ -32,7 +32,7 @@ impl Request {
         Self { id: id.to_owned(), request }
     }
 
-    /// The tool that it asks for, if that is what it asks.
+    /// The name of the tool, if the request is about a tool.
     pub(super) fn tool(&self) -> Option<&str> {
         let is_permission = text(&self.request, "subtype") == Some(CAN_USE);
         text(&self.request, "tool_name").filter(|_| is_permission)
@@ -42,13 +42,13 @@ impl Request {
         self.request.get("input").cloned().unwrap_or_default()
     }
 
-    /// The question for a person.
+    /// The question to a person.
     pub(super) fn interrupt(&self, tool: &str) -> Interrupt {
         let call = self.request.get("tool_use_id").and_then(Value::as_str);
         question(tool, &self.input(), call, text(&self.request, "decision_reason"))
     }
 
-    /// The answer that a person gave, as the process reads it.
+    /// Encodes a person's answer for the process.
     pub(super) fn answer(&self, answer: &ResumeEntry) -> String {
         let decision = match is_allowed(answer) {
             Ok(()) => json!({ "behavior": "allow", "updatedInput": self.input() }),
@@ -57,7 +57,7 @@ impl Request {
         self.reply(&json!({ "subtype": "success", "request_id": self.id, "response": decision }))
     }
 
-    /// What is asked that nobody here can answer.
+    /// The reply to a request that the gateway cannot answer.
     pub(super) fn refusal(&self) -> String {
         let error = "This host does not answer such requests.";
         self.reply(&json!({ "subtype": "error", "request_id": self.id, "error": error }))
@@ -68,7 +68,7 @@ impl Request {
     }
 }
 
-/// Whether a tool may be called with this input.
+/// Makes the question whether a tool may be called with this input.
 pub(super) fn question(
     tool: &str,
     input: &Value,
@@ -86,14 +86,14 @@ pub(super) fn question(
     asked
 }
 
-/// The tool comes first in an id, so that an answer can be put into words.
+/// The tool comes first in an id, so that the answer can be turned into a sentence.
 fn id_of(tool: &str, input: &Value) -> String {
     let mut hasher = DefaultHasher::new();
     sorted(input).to_string().hash(&mut hasher);
     format!("{tool}:{:016x}", hasher.finish())
 }
 
-/// The same whatever the order of members.
+/// Sorts the members, so that their order does not matter.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -108,11 +108,11 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// Whether a person said yes; why not, otherwise. What is no clear yes is a no.
+/// Whether a person agreed; else the reason. Anything but a clear yes counts as no.
 fn is_allowed(answer: &ResumeEntry) -> Result<(), String> {
     let given = answer.payload.as_ref().map(|raw| raw.to_value()).unwrap_or_default();
-    let said = given.get("approved").unwrap_or(&given);
-    let is_yes = match said {
+    let decision = given.get("approved").unwrap_or(&given);
+    let is_yes = match decision {
         Value::Bool(is_yes) => *is_yes,
         Value::String(word) => {
             ["yes", "allow", "approve", "approved"].contains(&word.to_lowercase().as_str())
@@ -126,7 +126,7 @@ fn is_allowed(answer: &ResumeEntry) -> Result<(), String> {
     Err(word.filter(|word| !word.is_empty()).unwrap_or(DENIED).to_owned())
 }
 
-/// An answer in words, for the prompt of the process that goes on.
+/// An answer as a sentence, for the prompt of the next process.
 pub(super) fn in_words(answer: &ResumeEntry) -> String {
     let id = &answer.interrupt_id;
     let tool = id.rsplit_once(':').map_or(id.as_str(), |(tool, _)| tool);
@@ -166,13 +166,13 @@ mod tests {
     fn only_a_clear_yes_is_one() {
         let asked = request(json!({ "path": "a" }));
         for yes in [json!(true), json!({ "approved": true }), json!("Yes")] {
-            let said = asked.answer(&answer(ResumeStatus::Resolved, &yes));
-            assert!(said.contains(r#""behavior":"allow""#) && said.contains(r#""path":"a""#));
-            assert!(said.ends_with('\n'));
+            let reply = asked.answer(&answer(ResumeStatus::Resolved, &yes));
+            assert!(reply.contains(r#""behavior":"allow""#) && reply.contains(r#""path":"a""#));
+            assert!(reply.ends_with('\n'));
         }
         let no = json!({ "approved": false, "message": "Not there." });
-        let said = asked.answer(&answer(ResumeStatus::Resolved, &no));
-        assert!(said.contains(r#""behavior":"deny""#) && said.contains("Not there."), "{said}");
+        let reply = asked.answer(&answer(ResumeStatus::Resolved, &no));
+        assert!(reply.contains(r#""behavior":"deny""#) && reply.contains("Not there."), "{reply}");
         for no in [json!(null), json!({}), json!("perhaps"), json!(1)] {
             assert!(asked.answer(&answer(ResumeStatus::Resolved, &no)).contains("deny"), "{no}");
         }
@@ -182,11 +182,11 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_anything_else_is_refused_by_its_own_id() {
+    fn other_requests_of_a_process_are_refused_by_id() {
         let frame = json!({ "request_id": "r", "request": { "subtype": "hook_callback" } });
         let asked = Request::of(frame.as_object().unwrap());
         assert_eq!(asked.tool(), None);
-        let said = asked.refusal();
-        assert!(said.contains(r#""subtype":"error""#) && said.contains(r#""request_id":"r""#));
+        let reply = asked.refusal();
+        assert!(reply.contains(r#""subtype":"error""#) && reply.contains(r#""request_id":"r""#));
     }
 }

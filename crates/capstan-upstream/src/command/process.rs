@@ -1,4 +1,4 @@
-//! The process itself: in a group of its own, so that it is stopped with everything that it
+//! The process. It has a process group of its own, so that a stop also ends the processes that it
 //! started.
 
 use std::ffi::OsString;
@@ -17,19 +17,19 @@ use super::Config;
 use super::prompt::Prompt;
 use super::stderr_tail::StderrTail;
 
-/// Where in the arguments the prompt goes.
+/// The argument that the prompt replaces.
 const PLACEHOLDER: &str = "{prompt}";
-/// What programs read their place in a trace from.
+/// The variable from which programs read their trace context.
 const TRACEPARENT: &str = "TRACEPARENT";
 const TRACESTATE: &str = "TRACESTATE";
-/// Between asking a group to end and ending it.
+/// The time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
 pub(super) struct Process {
     pub(super) output: ChildStdout,
-    /// What is still to be written to it; nothing if its input ends with its prompt.
+    /// Sends further input. `None` if the input ends after the prompt.
     input: Option<mpsc::UnboundedSender<String>>,
-    // Taken by whoever ends it.
+    // Taken by the code that ends the process.
     child: Option<Child>,
     group: Option<Pid>,
     stderr: StderrTail,
@@ -51,7 +51,7 @@ impl Process {
         let (Some(stdin), Some(output), Some(stderr)) = pipes else {
             return Err(Fault::new(FaultKind::AgentExecutionError));
         };
-        // Beside reading, since a process may speak before it has read everything.
+        // In a task of its own, because a process may write before it has read everything.
         let (input, written) = mpsc::unbounded_channel();
         tokio::spawn(feed(stdin, prompt.input, written));
         let input = prompt.stays_open.then_some(input);
@@ -60,27 +60,27 @@ impl Process {
         Ok(Self { output, input, child: Some(child), group, stderr, cancel, clock })
     }
 
-    /// Answers what the process asked. One whose input is closed would wait for ever.
+    /// Answers a request of the process. Without this, the process would wait forever.
     pub(super) fn reply(&self, line: String) -> Result<(), Fault> {
         match &self.input {
             Some(input) => {
-                // A process that reads no more needs no answer.
+                // A process that no longer reads needs no answer.
                 let _ = input.send(line);
                 Ok(())
             }
             None => Err(Fault::new(FaultKind::UpstreamError)
-                .with_message("The agent asked something, and its input is closed.")
+                .with_message("The agent asked a question, but its input is closed.")
                 .with_severity(ErrorSeverity::Fatal)
                 .with_retryable(false)),
         }
     }
 
-    /// Nothing more will be written: a process that takes several prompts ends by that.
+    /// Closes the input. A process that takes several prompts ends then.
     pub(super) fn close_input(&mut self) {
         self.input = None;
     }
 
-    /// Why there is no result, from how the process ended.
+    /// The reason why there is no result, from the exit status.
     pub(super) async fn failure(&mut self, had_result: bool) -> Fault {
         let status = match &mut self.child {
             Some(child) if !had_result => {
@@ -94,13 +94,13 @@ impl Process {
         }
     }
 
-    /// The last lines of standard error, for the log alone.
+    /// The last lines of standard error, for the log only.
     pub(super) async fn stderr_tail(&mut self) -> Option<String> {
         self.stderr.last_lines().await
     }
 
-    /// All is said: the process may end by itself, behind our back, before what is left of its
-    /// group goes.
+    /// After the answer: lets the process end in a background task, then ends the rest of its
+    /// group.
     pub(super) fn end(mut self) {
         if let (Some(mut child), group) = (self.child.take(), self.group.take()) {
             let clock = self.clock.clone();
@@ -112,14 +112,15 @@ impl Process {
     }
 }
 
-/// The run was stopped or failed: the group is asked at once, and ended if it does not listen.
+/// After a stop or a failure: sends SIGTERM to the group, and SIGKILL after the grace period.
 impl Drop for Process {
     fn drop(&mut self) {
         let (Some(mut child), group) = (self.child.take(), self.group.take()) else { return };
         signal(group, Signal::TERM);
         let clock = self.clock.clone();
         match tokio::runtime::Handle::try_current() {
-            // A drain waits for it: whoever does not listen would outlive us.
+            // A drain waits for this, because a process that ignores SIGTERM would outlive the
+            // gateway.
             Ok(_) => self.cancel.outlive(async move { stop(&mut child, group, &clock).await }),
             Err(_) => signal(group, Signal::KILL),
         }
@@ -131,14 +132,14 @@ async fn stop(child: &mut Child, group: Option<Pid>, clock: &Clock) {
         signal(group, Signal::TERM);
         let _ = clock.within(Timer::Grace, GRACE, child.wait()).await;
     }
-    // Its children may have stayed, and it may not have listened.
+    // The process may have ignored SIGTERM, or left children.
     signal(group, Signal::KILL);
     let _ = child.wait().await;
 }
 
 fn signal(group: Option<Pid>, signal: Signal) {
     if let Some(group) = group {
-        // A group that is gone needs no signal.
+        // A group that has ended needs no signal.
         let _ = kill_process_group(group, signal);
     }
 }
@@ -163,11 +164,11 @@ fn program(config: &Config, turn: &Turn, prompt: &Prompt) -> Program {
     if let Some(folder) = &config.cwd {
         program.current_dir(folder);
     }
-    // What the gateway was started with holds its providers' keys, and what else an operator
-    // trusted it with.
+    // The gateway's environment has the providers' keys and other secrets, so the program gets a
+    // chosen part of it.
     program.env_clear().envs(inherited(&config.inherit, std::env::vars_os()));
     program.env("CAPSTAN_RUN", turn.run.to_string()).env("CAPSTAN_SESSION", &turn.session);
-    // The trace of the run, not the one that the gateway itself was started in.
+    // The run's trace, not the trace of the gateway's own start.
     if let Some(trace) = &turn.trace {
         program.env(TRACEPARENT, trace.traceparent());
         program.envs(trace.tracestate().map(|state| (TRACESTATE, state)));
@@ -178,7 +179,7 @@ fn program(config: &Config, turn: &Turn, prompt: &Prompt) -> Program {
     program
 }
 
-/// What every program needs to find its files, its language and its way out; nothing of it is a
+/// Variables that every program needs to find its files, its language and its proxy. None is a
 /// secret.
 const USUAL: [&str; 20] = [
     "PATH",
@@ -203,8 +204,8 @@ const USUAL: [&str; 20] = [
     "NODE_EXTRA_CA_CERTS",
 ];
 
-/// Those of the gateway's variables that a program gets: the usual ones, and whatever its agent
-/// lists by name.
+/// The gateway's variables that a program gets: the usual ones, and those that the agent's
+/// configuration lists.
 fn inherited(
     listed: &[String],
     all: impl Iterator<Item = (OsString, OsString)>,
@@ -217,7 +218,7 @@ fn inherited(
     })
 }
 
-/// It could not be started: a mistake in the configuration, which stays one.
+/// The program could not be started: an error in the configuration, which a retry does not fix.
 fn unstarted(config: &Config, error: &std::io::Error) -> Fault {
     let program = config.command.first().map_or("", String::as_str);
     let chain = vec![format!("cannot start {program:?}"), error.to_string()];
@@ -227,7 +228,7 @@ fn unstarted(config: &Config, error: &std::io::Error) -> Fault {
     fault.with_severity(ErrorSeverity::Fatal).with_retryable(false).with_cause(cause)
 }
 
-/// An end without a result.
+/// The fault for an exit without a result.
 fn ended(status: ExitStatus) -> Fault {
     use std::os::unix::process::ExitStatusExt as _;
     let chain = vec!["the process ended without a result".into(), status.to_string()];
@@ -238,7 +239,7 @@ fn ended(status: ExitStatus) -> Fault {
     }
     match status.code() {
         Some(0) | None => truncated.with_detail("exit_code", 0),
-        // It gave up for a reason of its own, which will be the same next time.
+        // The program ended for a reason of its own, which a retry would probably meet again.
         Some(code) => Fault::new(FaultKind::UpstreamError)
             .with_severity(ErrorSeverity::Fatal)
             .with_retryable(false)
@@ -247,7 +248,7 @@ fn ended(status: ExitStatus) -> Fault {
     }
 }
 
-/// A process that does not read its input is free not to.
+/// Writes the input. A process may ignore it.
 async fn feed(mut stdin: ChildStdin, input: String, mut more: mpsc::UnboundedReceiver<String>) {
     let _ = stdin.write_all(input.as_bytes()).await;
     while let Some(line) = more.recv().await {

@@ -1,4 +1,4 @@
-//! A turn as a process reads it.
+//! Encodes a turn for a process.
 
 use capstan_agent::Turn;
 use capstan_protocol::{ChatMessage, Fault, Part, Role};
@@ -9,25 +9,25 @@ use super::permission;
 use crate::anthropic;
 use crate::parts::{PartPath, refused};
 
-/// How the prompt reaches the process.
+/// How the process gets the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum PromptBy {
     /// As text on standard input.
     #[default]
     Stdin,
-    /// In place of the argument `{prompt}`, or as the last one.
+    /// In place of the argument `{prompt}`, or as the last argument.
     Argument,
-    /// As one user frame on standard input; the only way that takes pictures.
+    /// As one user frame on standard input, which is the only way to send pictures.
     StreamJson,
 }
 
-/// What is handed over.
+/// The encoded prompt.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Prompt {
     pub(super) input: String,
     pub(super) argument: Option<String>,
-    /// Whether its input stays open after it, so that questions can be answered.
+    /// Standard input stays open, so that questions can be answered.
     pub(super) stays_open: bool,
 }
 
@@ -36,35 +36,34 @@ pub(super) fn make(turn: &Turn, by: PromptBy, with_history: bool) -> Result<Prom
     if by == PromptBy::StreamJson {
         return frame(turn, before);
     }
-    let text = words(before + &said(turn)?);
+    let text = escape_command(before + &text_of(turn)?);
     Ok(match by {
         PromptBy::Argument => Prompt { argument: Some(argument(text)), ..Prompt::default() },
         PromptBy::Stdin | PromptBy::StreamJson => Prompt { input: text, ..Prompt::default() },
     })
 }
 
-/// What begins like a command of the CLI's own would be run as one, and so give the user a say in
-/// more than the answer.
-fn words(text: String) -> String {
+/// Escapes a text that begins like a command of the CLI. Otherwise the user could control more than
+/// the answer.
+fn escape_command(text: String) -> String {
     let is_command = text.trim_start().starts_with(['/', '!']);
     if is_command { format!("The user says:\n\n{text}") } else { text }
 }
 
-/// What begins with a dash would be read as an option, and so give the user a say in how the agent
-/// runs.
+/// Escapes a text that begins with a dash. Otherwise the user could set options of the program.
 fn argument(text: String) -> String {
-    // No argument can hold a NUL.
+    // An argument cannot contain NUL.
     let text = text.replace('\0', "\u{fffd}");
     if text.starts_with('-') { format!(" {text}") } else { text }
 }
 
-/// The turn as text: the user's words, and behind them what tools have answered since.
-fn said(turn: &Turn) -> Result<String, Fault> {
+/// The turn as text: the user's message, then the results of tools since.
+fn text_of(turn: &Turn) -> Result<String, Fault> {
     let mut text = String::new();
     for (at, message) in turn.messages.iter().enumerate() {
         let words = plain(turn.history.len() + at, message)?;
         if at > 0 {
-            text.push_str(&format!("\n\n{}: ", who(message.role)));
+            text.push_str(&format!("\n\n{}: ", role_name(message.role)));
         }
         text.push_str(&words);
     }
@@ -75,7 +74,7 @@ fn said(turn: &Turn) -> Result<String, Fault> {
     Ok(text)
 }
 
-fn who(role: Role) -> &'static str {
+fn role_name(role: Role) -> &'static str {
     match role {
         Role::System => "System",
         Role::User => "User",
@@ -93,7 +92,9 @@ fn frame(turn: &Turn, before: String) -> Result<Prompt, Fault> {
         .unwrap_or_default();
     for (at, message) in rest.iter().enumerate() {
         let words = plain(turn.history.len() + 1 + at, message)?;
-        content.push(json!({ "type": "text", "text": format!("{}: {words}", who(message.role)) }));
+        content.push(
+            json!({ "type": "text", "text": format!("{}: {words}", role_name(message.role)) }),
+        );
     }
     content.extend(
         turn.all_answers()
@@ -102,7 +103,7 @@ fn frame(turn: &Turn, before: String) -> Result<Prompt, Fault> {
     if let Some(serde_json::Value::String(text)) =
         content.first_mut().and_then(|block| block.get_mut("text"))
     {
-        *text = words(std::mem::take(text));
+        *text = escape_command(std::mem::take(text));
     }
     if !before.is_empty() {
         content.insert(0, json!({ "type": "text", "text": before }));
@@ -111,11 +112,11 @@ fn frame(turn: &Turn, before: String) -> Result<Prompt, Fault> {
     Ok(Prompt { input: format!("{frame}\n"), stays_open: true, ..Prompt::default() })
 }
 
-/// The conversation so far, for a process that remembers nothing.
+/// The conversation so far, for a process without a memory.
 fn history(turn: &Turn) -> Result<String, Fault> {
     let mut text = String::new();
     for (index, message) in turn.history.iter().enumerate() {
-        text.push_str(&format!("{}: {}\n\n", who(message.role), plain(index, message)?));
+        text.push_str(&format!("{}: {}\n\n", role_name(message.role), plain(index, message)?));
     }
     if text.is_empty() {
         return Ok(text);
@@ -194,6 +195,7 @@ mod tests {
             content: "QQ==".into(),
             modality: Modality::Image,
             mime_type: Some("image/png".into()),
+            filename: None,
         };
         let message = ChatMessage { role: Role::User, parts: vec![picture], name: None };
         let turn = Turn::of(message);

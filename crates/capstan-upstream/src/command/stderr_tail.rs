@@ -1,5 +1,5 @@
-//! What a process writes to standard error: read to its end, the last lines kept for the operator's
-//! log. No caller gets it.
+//! Reads a process's standard error to its end, and keeps the last lines for the operator's log.
+//! Callers never get them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,63 +11,62 @@ use tokio::task::JoinHandle;
 
 use crate::api_key::ApiKey;
 
-/// What is kept: some fifty lines.
-const KEPT_BYTES: usize = 4096;
-/// How long the end of it is waited for once the process has failed.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// The most bytes that are kept: some fifty lines.
+const TAIL_BYTES: usize = 4096;
+/// How long to wait for the end of standard error after the process has failed.
+const END_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) struct StderrTail {
-    kept: Arc<Mutex<Kept>>,
-    /// Until it is done.
-    listener: Option<JoinHandle<()>>,
+    tail: Arc<Mutex<Tail>>,
+    /// The task that reads; `None` after it was joined.
+    reader: Option<JoinHandle<()>>,
     keys: Vec<ApiKey>,
 }
 
 impl StderrTail {
-    /// Begins to listen. A process may print its environment; what looks like a key in there is not
-    /// repeated.
+    /// Starts to read. A process may print its environment, so keys in it are removed.
     pub(super) fn of(stderr: ChildStderr, env: &BTreeMap<String, String>) -> Self {
-        let kept = Arc::<Mutex<Kept>>::default();
-        let listener = tokio::spawn(overhear(stderr, Arc::clone(&kept)));
-        Self { kept, listener: Some(listener), keys: ApiKey::in_environment(env) }
+        let tail = Arc::<Mutex<Tail>>::default();
+        let reader = tokio::spawn(read_all(stderr, Arc::clone(&tail)));
+        Self { tail, reader: Some(reader), keys: ApiKey::in_environment(env) }
     }
 
-    /// What was said last; none if nothing was.
+    /// The last lines; `None` if there are none.
     pub(super) async fn last_lines(&mut self) -> Option<String> {
-        if let Some(listener) = self.listener.take() {
-            let _ = tokio::time::timeout(PATIENCE, listener).await;
+        if let Some(reader) = self.reader.take() {
+            let _ = tokio::time::timeout(END_TIMEOUT, reader).await;
         }
-        let lines = self.kept.lock().unwrap_or_else(PoisonError::into_inner).lines();
+        let lines = self.tail.lock().unwrap_or_else(PoisonError::into_inner).lines();
         let lines = self.keys.iter().fold(lines, |lines, key| key.scrub(&lines));
         Some(lines).filter(|lines| !lines.is_empty())
     }
 }
 
-/// Reads everything, so that the process never waits for it.
-async fn overhear(mut stderr: ChildStderr, kept: Arc<Mutex<Kept>>) {
-    let mut buffer = vec![0; KEPT_BYTES];
+/// Reads everything, so that the process never blocks on its output.
+async fn read_all(mut stderr: ChildStderr, tail: Arc<Mutex<Tail>>) {
+    let mut buffer = vec![0; TAIL_BYTES];
     while let Ok(n @ 1..) = stderr.read(&mut buffer).await {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push(buffer.get(..n).unwrap_or_default());
+        let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.push(buffer.get(..n).unwrap_or_default());
     }
 }
 
-/// The end of what was said.
+/// The end of the output.
 #[derive(Default)]
-struct Kept {
+struct Tail {
     bytes: Vec<u8>,
     is_cut: bool,
 }
 
-impl Kept {
+impl Tail {
     fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-        let surplus = self.bytes.len().saturating_sub(KEPT_BYTES);
+        let surplus = self.bytes.len().saturating_sub(TAIL_BYTES);
         self.is_cut |= surplus > 0;
         self.bytes.drain(..surplus);
     }
 
-    /// Whole lines, as far as there are any, without anything that could command a terminal.
+    /// The complete lines, without characters that control a terminal.
     fn lines(&self) -> String {
         let text = String::from_utf8_lossy(&self.bytes);
         let whole = match text.split_once('\n') {
@@ -85,23 +84,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_whole_lines_are_kept_and_nothing_that_commands_a_terminal() {
-        let mut kept = Kept::default();
+    fn the_last_lines_are_kept_without_control_characters() {
+        let mut tail = Tail::default();
         for n in 0..2000 {
-            kept.push(format!("line {n}\n").as_bytes());
+            tail.push(format!("line {n}\n").as_bytes());
         }
-        kept.push(b"\x1b[31mred\x1b[0m\tbell\x07\n");
-        let lines = kept.lines();
-        assert!(lines.len() <= KEPT_BYTES && lines.starts_with("line "), "{lines}");
+        tail.push(b"\x1b[31mred\x1b[0m\tbell\x07\n");
+        let lines = tail.lines();
+        assert!(lines.len() <= TAIL_BYTES && lines.starts_with("line "), "{lines}");
         assert!(lines.ends_with("line 1999\n [31mred [0m bell"), "{lines}");
         let whole: Vec<&str> = lines.lines().collect();
         assert!(whole[0].len() == "line 1500".len(), "the first one is whole: {}", whole[0]);
     }
 
     #[test]
-    fn one_line_that_never_ends_is_told_as_far_as_it_goes() {
-        let mut kept = Kept::default();
-        kept.push(&vec![b'x'; 3 * KEPT_BYTES]);
-        assert_eq!(kept.lines().len(), KEPT_BYTES);
+    fn an_endless_line_is_kept_up_to_the_limit() {
+        let mut tail = Tail::default();
+        tail.push(&vec![b'x'; 3 * TAIL_BYTES]);
+        assert_eq!(tail.lines().len(), TAIL_BYTES);
     }
 }

@@ -1,53 +1,53 @@
-//! The text of a process's messages: streamed piece by piece, then stated as a whole.
+//! The text of a process's messages. It comes twice: streamed in pieces, then as a complete block.
 //!
-//! A message is told once, although it comes twice. When a stream breaks and the process starts its
-//! message anew, what was said before is void, but already seen: the new one is held back until it
-//! has said the same, or is whole.
+//! Viewers get it once. If a stream breaks and the process begins its message again, viewers have
+//! seen text that is void. The new text is held back until it has reached the same length, or is
+//! complete.
 
 use capstan_agent::Output;
 
-/// What stands between two messages: a paragraph's end, as markdown has it.
+/// The text between two messages: a paragraph break of markdown.
 const GAP: &str = "\n\n";
 
-/// What was said of the messages, in the order of their coming.
+/// The text of the messages, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Text {
-    /// Finished text, a block each.
+    /// Finished blocks.
     blocks: Vec<Finished>,
-    /// Its length in bytes, with a gap that was told after it.
+    /// Their length in bytes, with a gap that was sent after them.
     settled: usize,
-    /// The message that it ends with, if that has an id.
+    /// The id of the message that the finished text ends with, if it has one.
     settled_id: Option<String>,
-    /// A gap was told between it and the message that follows.
+    /// A gap was sent after the finished text.
     is_parted: bool,
-    /// The message being streamed.
+    /// The id of the message that is streamed.
     id: Option<String>,
     /// Its stream is over.
     is_over: bool,
-    /// What it has said since its last finished block.
+    /// Its text since the last finished block.
     streamed: String,
-    /// What a reader has seen beyond the finished text.
+    /// What viewers have seen beyond the finished text.
     shown: String,
 }
 
-/// A finished block: the frame that stated it, and its text with the gap before it.
+/// A finished block: the id of its frame, and its text with the gap before it.
 #[derive(Debug)]
 struct Finished {
     frame: Option<String>,
     text: String,
 }
 
-/// A block as its frame states it.
+/// A complete block from a frame.
 pub(super) struct Stated<'a> {
-    /// The message's id.
+    /// The id of the message.
     pub(super) id: Option<&'a str>,
-    /// The frame's own, by which it may be taken back.
+    /// The id of the frame, by which the CLI can retract it.
     pub(super) frame: Option<&'a str>,
     pub(super) text: &'a str,
 }
 
 impl Text {
-    /// A message begins.
+    /// Begins a message.
     pub(super) fn open(&mut self, id: Option<&str>) {
         self.id = id.map(str::to_owned);
         self.is_over = false;
@@ -55,28 +55,29 @@ impl Text {
         self.close();
     }
 
-    /// The stream of a message is over. It may have been cut: nothing follows from it yet.
+    /// Ends the stream of a message. It may have been cut, so nothing else happens.
     pub(super) fn end(&mut self) {
         self.is_over = true;
     }
 
-    /// The message being streamed is void: it will be made again, with or without a stream.
+    /// Drops the streamed message: the process will write it again, with or without a stream.
     pub(super) fn abandon(&mut self) {
         self.open(None);
     }
 
-    /// What comes next is another message, even if it has the same id.
+    /// Closes the message: later text belongs to another one, even with the same id.
     pub(super) fn close(&mut self) {
         self.settled_id = None;
     }
 
-    /// A piece of it.
+    /// Takes a piece.
     pub(super) fn piece(&mut self, piece: &str, out: &mut Vec<Output>) {
         self.streamed.push_str(piece);
         self.follow(out);
     }
 
-    /// Shows what goes on from what was shown; what differs waits until it is certain.
+    /// Sends the part that continues what viewers have seen. Text that differs waits until it is
+    /// certain.
     fn follow(&mut self, out: &mut Vec<Output>) {
         let new = self.streamed.strip_prefix(self.shown.as_str()).filter(|new| !new.is_empty());
         if let Some(new) = new.map(str::to_owned) {
@@ -86,8 +87,8 @@ impl Text {
         }
     }
 
-    /// Between two messages there is a gap. It counts as finished text: whatever becomes of the
-    /// second, it stays.
+    /// Sends the gap between two messages. It counts as finished text: it stays even if the second
+    /// message does not.
     fn part(&mut self, id: Option<&str>, out: &mut Vec<Output>) {
         let is_same = id.is_some() && id == self.settled_id.as_deref();
         if self.settled > 0 && self.shown.is_empty() && !self.is_parted && !is_same {
@@ -97,7 +98,7 @@ impl Text {
         }
     }
 
-    /// A finished block: this is what stands, whatever was streamed.
+    /// Takes a finished block, which replaces the streamed text.
     pub(super) fn whole(&mut self, stated: Stated<'_>, out: &mut Vec<Output>) {
         let Stated { id, frame, text } = stated;
         let is_open = id.is_some() && id == self.id.as_deref();
@@ -107,7 +108,7 @@ impl Text {
         self.part(id, out);
         let ahead = self.shown.strip_prefix(text).map(str::to_owned);
         match (&ahead, text.strip_prefix(self.shown.as_str())) {
-            // More than this block was shown, and the stream still says so.
+            // Viewers have seen more than this block, and the stream still agrees.
             (Some(_), _) if is_open && self.streamed.starts_with(&self.shown) => {}
             (_, Some("")) => {}
             (_, Some(new)) => out.push(Output::Delta(new.to_owned())),
@@ -127,15 +128,15 @@ impl Text {
         self.follow(out);
     }
 
-    /// The message calls a tool, and has said nothing before that: what was shown of a message that
-    /// it replaces is taken back.
+    /// The message calls a tool and has no text before it. Removes what viewers have seen of a
+    /// message that it replaces.
     pub(super) fn calls(&mut self, out: &mut Vec<Output>) {
         if !self.shown.is_empty() && self.streamed.is_empty() {
             self.take_back(self.blocks.len(), out);
         }
     }
 
-    /// What these frames stated is not part of the answer. What follows it is said again.
+    /// Removes the text of these frames. Sends the later text again.
     pub(super) fn retract(&mut self, frames: &[&str], out: &mut Vec<Output>) {
         let is_named =
             |block: &Finished| block.frame.as_deref().is_some_and(|frame| frames.contains(&frame));
@@ -154,7 +155,7 @@ impl Text {
         self.follow(out);
     }
 
-    /// The message that was streamed last was refused, and no frame has stated it.
+    /// Drops the streamed message: it was refused, and no frame contains it.
     pub(super) fn refuse(&mut self, out: &mut Vec<Output>) {
         if self.is_over && !self.shown.is_empty() {
             self.streamed.clear();
@@ -162,7 +163,7 @@ impl Text {
         }
     }
 
-    /// Only the first blocks stand.
+    /// Removes all text after the first blocks.
     fn take_back(&mut self, blocks: usize, out: &mut Vec<Output>) {
         self.blocks.truncate(blocks);
         self.settled = self.blocks.iter().map(|block| block.text.len()).sum();
@@ -172,7 +173,7 @@ impl Text {
         out.push(Output::Again { keep: self.settled });
     }
 
-    /// The run is over and went well: a stream that was never stated as a whole stands as it is.
+    /// The run ended well: streamed text without a complete block counts as it is.
     pub(super) fn settle(&mut self, out: &mut Vec<Output>) {
         if self.streamed != self.shown {
             out.push(Output::Again { keep: self.settled });
@@ -189,13 +190,14 @@ mod tests {
         Stated { id, frame: id, text }
     }
 
-    fn told(out: &[Output]) -> String {
+    fn written(out: &[Output]) -> String {
         let mut text = String::new();
         for output in out {
             match output {
                 Output::Delta(piece) => text.push_str(piece),
                 Output::Again { keep } => text.truncate(*keep),
                 Output::Event { .. }
+                | Output::Continued(_)
                 | Output::Warning(_)
                 | Output::Model(_)
                 | Output::Usage(_)
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_was_streamed_is_not_told_twice() {
+    fn a_streamed_message_is_sent_once() {
         let (mut text, mut out) = (Text::default(), Vec::new());
         text.open(Some("a"));
         text.piece("One ", &mut out);
@@ -220,12 +222,12 @@ mod tests {
         text.piece("Three.", &mut out);
         text.whole(stated(Some("a"), "Three."), &mut out);
         text.whole(stated(Some("b"), "Four."), &mut out);
-        assert_eq!(told(&out), "One two.Three.\n\nFour.");
+        assert_eq!(written(&out), "One two.Three.\n\nFour.");
         assert!(!out.iter().any(|output| matches!(output, Output::Again { .. })));
     }
 
     #[test]
-    fn a_message_that_begins_anew_goes_on_where_the_broken_one_was() {
+    fn a_repeated_message_continues_the_broken_one() {
         let (mut text, mut out) = (Text::default(), Vec::new());
         text.whole(stated(None, "Before. "), &mut out);
         text.open(Some("a"));
@@ -233,9 +235,9 @@ mod tests {
         text.open(Some("b"));
         text.piece("Hello", &mut out);
         text.piece(" there.", &mut out);
-        assert_eq!(told(&out), "Before. \n\nHello there.");
+        assert_eq!(written(&out), "Before. \n\nHello there.");
         text.whole(stated(Some("b"), "Hello there."), &mut out);
-        assert_eq!(told(&out), "Before. \n\nHello there.");
+        assert_eq!(written(&out), "Before. \n\nHello there.");
         assert!(!out.iter().any(|output| matches!(output, Output::Again { .. })));
     }
 
@@ -247,14 +249,14 @@ mod tests {
         text.piece("Partial", &mut out);
         text.open(Some("b"));
         text.piece("More", &mut out);
-        assert_eq!(told(&out), "Before. \n\nPartial", "nothing is certain yet");
+        assert_eq!(written(&out), "Before. \n\nPartial", "nothing is certain yet");
         text.whole(stated(Some("b"), "More."), &mut out);
-        assert_eq!(told(&out), "Before. \n\nMore.");
+        assert_eq!(written(&out), "Before. \n\nMore.");
         assert!(out.contains(&Output::Again { keep: 10 }));
     }
 
     #[test]
-    fn what_is_retracted_is_taken_back_and_what_follows_it_is_said_again() {
+    fn retracted_text_is_reset_and_later_text_is_sent_again() {
         let (mut text, mut out) = (Text::default(), Vec::new());
         text.whole(stated(Some("a"), "One."), &mut out);
         text.whole(stated(Some("b"), "Two."), &mut out);
@@ -263,16 +265,16 @@ mod tests {
         text.piece("Fo", &mut out);
         text.retract(&["b", "x"], &mut out);
         text.piece("ur.", &mut out);
-        assert_eq!(told(&out), "One.\n\nThree.\n\nFour.");
+        assert_eq!(written(&out), "One.\n\nThree.\n\nFour.");
         text.retract(&["a"], &mut out);
         text.whole(stated(Some("d"), "Four."), &mut out);
-        assert_eq!(told(&out), "Three.\n\nFour.");
+        assert_eq!(written(&out), "Three.\n\nFour.");
         text.retract(&["a", "b"], &mut out);
-        assert_eq!(told(&out), "Three.\n\nFour.", "it is gone already");
+        assert_eq!(written(&out), "Three.\n\nFour.", "it is gone already");
     }
 
     #[test]
-    fn a_message_that_says_nothing_in_its_second_try_takes_the_first_back() {
+    fn an_empty_second_try_resets_the_first() {
         let (mut text, mut out) = (Text::default(), Vec::new());
         text.whole(stated(None, "Before."), &mut out);
         text.open(Some("a"));
@@ -280,22 +282,22 @@ mod tests {
         text.end();
         text.abandon();
         text.open(Some("b"));
-        assert_eq!(told(&out), "Before.\n\nPartial", "it may be said again");
+        assert_eq!(written(&out), "Before.\n\nPartial", "it may be said again");
         text.calls(&mut out);
-        assert_eq!(told(&out), "Before.");
+        assert_eq!(written(&out), "Before.");
     }
 
     #[test]
-    fn a_refused_stream_is_taken_back_and_one_that_goes_on_is_not() {
+    fn a_refused_stream_is_reset_and_a_continued_one_is_not() {
         let (mut text, mut out) = (Text::default(), Vec::new());
         text.open(Some("a"));
         text.piece("I can", &mut out);
         text.end();
         text.refuse(&mut out);
-        assert_eq!(told(&out), "");
+        assert_eq!(written(&out), "");
         text.open(Some("b"));
         text.piece("Here", &mut out);
         text.refuse(&mut out);
-        assert_eq!(told(&out), "Here");
+        assert_eq!(written(&out), "Here");
     }
 }

@@ -1,5 +1,5 @@
-//! What agents of other protocols can be told inside the members of a request. The warning names
-//! everything else, once for each place.
+//! Lists the values inside members that are translated for agents of other protocols. The warning
+//! names every other value, once for each place.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use crate::request_body::RequestBody;
 use Dialect::{AnthropicMessages as Messages, OpenaiChat as Chat, OpenaiResponses as Responses};
 
-/// The objects at a path, their types, and the members of these that are translated. Without types
-/// any will do. `[]` stands for each element of a list.
+/// The path of some objects, their types, and their translated members. An empty list of types
+/// stands for any type. `[]` stands for each element of a list.
 type Place = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 const CHAT: &[Place] = &[
@@ -27,14 +27,14 @@ const CHAT: &[Place] = &[
             "reasoning",
             "reasoning_content",
             "reasoning_details",
-            // An answer of this gateway has it, and no agent needs it.
+            // Answers of this gateway contain it, and no agent needs it.
             "annotations",
         ],
     ),
     ("messages[].content[]", &[], CONTENT),
     ("messages[].content[].image_url", &[], &["url"]),
     ("messages[].content[].input_audio", &[], &["data", "format"]),
-    ("messages[].content[].file", &[], &["file_id", "file_data"]),
+    ("messages[].content[].file", &[], &["file_id", "file_data", "filename"]),
     (
         "messages[].tool_calls[]",
         &[],
@@ -82,8 +82,10 @@ const RESPONSES: &[Place] = &[
 const MESSAGES: &[Place] = &[
     ("messages[]", &[], &["role", "content"]),
     ("messages[].content[]", &["search_result"], SEARCH_RESULT),
+    ("messages[].content[]", &["document"], DOCUMENT),
     ("messages[].content[]", &[], BLOCK),
     ("messages[].content[].content[]", &["search_result"], SEARCH_RESULT),
+    ("messages[].content[].content[]", &["document"], DOCUMENT),
     ("messages[].content[].content[]", &[], BLOCK),
     ("system[]", &[], &["type", "text"]),
     ("tools[]", &["custom"], &["type", "name", "description", "input_schema", "strict"]),
@@ -104,7 +106,8 @@ const CONTENT: &[&str] = &[
     "file_id",
     "file_data",
     "file_url",
-    // Answers of this gateway have these.
+    "filename",
+    // Answers of this gateway contain these.
     "annotations",
     "logprobs",
 ];
@@ -125,14 +128,15 @@ const BLOCK: &[&str] = &[
     "data",
 ];
 
+const DOCUMENT: &[&str] = &["type", "title", "source"];
 const SEARCH_RESULT: &[&str] = &["type", "title", "source", "content", "citations"];
 
-/// The warning names at most this many places.
+/// The most places in the warning.
 const MOST: usize = 40;
-/// The longest name in it.
+/// The longest name in the warning, in bytes.
 const LONGEST: usize = 100;
 
-/// The places of a request that agents of another protocol cannot be told.
+/// The places of a request that are not translated for agents of another protocol.
 pub(super) fn untranslated(request: &RequestBody, from: Dialect) -> BTreeSet<String> {
     let places = match from {
         Chat => CHAT,

@@ -4,106 +4,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::kept::THOUGHTS;
+use crate::json_object::object;
 use crate::json_text::{Raw, string, text};
-
-/// Members that the decoder does not know. None is null.
-#[derive(Default)]
-pub(super) struct Others<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'a> Others<'a> {
-    fn push(&mut self, name: Cow<'a, str>, value: Raw<'a>) {
-        self.0.extend(value.map(|value| (name, value)));
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
-        self.0.iter().map(|(name, value)| (name.as_ref(), *value))
-    }
-}
-
-/// A member's name, borrowed where it has no escapes.
-struct Name<'a>(Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
-
-        impl<'de> Visitor<'de> for Text {
-            type Value = Name<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the name of a member")
-            }
-
-            fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Name<'de>, E> {
-                Ok(Name(Cow::Borrowed(name)))
-            }
-
-            fn visit_str<E>(self, name: &str) -> Result<Name<'de>, E> {
-                Ok(Name(Cow::Owned(name.to_owned())))
-            }
-        }
-
-        deserializer.deserialize_str(Text)
-    }
-}
-
-/// Declares an object: its known members, those that are passed over, and all others as text.
-macro_rules! object {
-    ($(#[$about:meta])* $object:ident {
-        $($(#[$note:meta])* $member:ident: $kind:ty,)*
-        - $($ignored:literal)|*
-    }) => {
-        $(#[$about])*
-        #[derive(Default)]
-        pub(super) struct $object<'a> {
-            $($(#[$note])* pub(super) $member: $kind,)*
-            pub(super) others: Others<'a>,
-        }
-
-        impl<'de: 'a, 'a> Deserialize<'de> for $object<'a> {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct Members;
-
-                impl<'de> Visitor<'de> for Members {
-                    type Value = $object<'de>;
-
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str("an object")
-                    }
-
-                    fn visit_map<A: MapAccess<'de>>(
-                        self,
-                        mut members: A,
-                    ) -> Result<$object<'de>, A::Error> {
-                        const IGNORED: &[&str] = &[$($ignored),*];
-                        let mut object = $object::default();
-                        while let Some(Name(name)) = members.next_key()? {
-                            match name.as_ref() {
-                                $(stringify!($member) => object.$member = members.next_value()?,)*
-                                name if IGNORED.contains(&name) => {
-                                    members.next_value::<IgnoredAny>()?;
-                                }
-                                _ => object.others.push(name, members.next_value()?),
-                            }
-                        }
-                        Ok(object)
-                    }
-                }
-
-                deserializer.deserialize_map(Members)
-            }
-        }
-    };
-}
 
 object! {
     /// The gateway has its own id, time and kind. `obfuscation` pads the connection, no more.

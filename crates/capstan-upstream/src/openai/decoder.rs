@@ -5,13 +5,14 @@ use capstan_protocol::{Fault, FaultKind};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::chunk::{Choice, Chunk, Custom, Delta, Function, Others, ToolCall, parts};
+use super::chunk::{Choice, Chunk, Custom, Delta, Function, ToolCall, parts};
 use super::extras::Extras;
 use super::finish::Finish;
 use super::kept::Kept;
 use crate::api_key::ApiKey;
 use crate::citation;
 use crate::decode::{self, Decode, Step, malformed, truncated};
+use crate::json_object::Others;
 use crate::json_text::{self, Halves, Raw, mend, value};
 use crate::native::Lane;
 use crate::thoughts::Thoughts;
@@ -213,7 +214,8 @@ impl Decoder {
             }
         };
         let (name, before) = (json_text::text(*name), out.len());
-        let piece = CallPiece { name: name.as_deref(), arguments: &arguments, ..place };
+        let piece =
+            CallPiece { name: name.as_deref(), arguments: &arguments, is_text: is_custom, ..place };
         let sent_id = self.tools.piece(&piece, out).map(str::to_owned);
         if let Some(id) = sent_id.as_deref().filter(|_| is_custom) {
             self.mark(&json!({ "tool_calls": [{ "id": id, "type": "custom" }] }), before, out);
@@ -232,11 +234,7 @@ impl Decoder {
         for (name, raw) in call.others.iter() {
             self.kept.call(&id, name, value(raw));
         }
-        let members: Map<String, Value> = function
-            .into_iter()
-            .flat_map(Others::iter)
-            .map(|(n, v)| (n.to_owned(), value(v)))
-            .collect();
+        let members = function.map(Others::to_map).unwrap_or_default();
         if !members.is_empty() {
             let name = if call.function.is_some() { "function" } else { "custom" };
             self.kept.call(&id, name, members.into());
@@ -263,7 +261,8 @@ impl Decoder {
         let (name, arguments, before) =
             (json_text::text(function.name), function.arguments(), out.len());
         let (name, arguments) = (name.as_deref(), arguments.as_ref());
-        self.tools.piece(&CallPiece { index: Some(0), id: None, name, arguments }, out);
+        self.tools
+            .piece(&CallPiece { index: Some(0), id: None, name, arguments, is_text: false }, out);
         self.mark(&json!({ "function_call": {} }), before, out);
         name.is_some() || !arguments.is_empty()
     }

@@ -8,8 +8,9 @@ use capstan_agent::Output;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::chunk::{Chunk, Delta, Others, is_piece};
+use super::chunk::{Chunk, Delta, is_piece};
 use super::finish::Finish;
+use crate::json_object::Others;
 use crate::json_text::value;
 use crate::native::Lane;
 

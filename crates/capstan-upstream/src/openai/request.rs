@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::kept::{CALLS, THOUGHTS, merge};
 use crate::native;
-use crate::parts::{self, PartPath, call_id, mime, refused, response_text};
+use crate::parts::{self, PartPath, UNNAMED, call_id, mime, refused, response_text};
 
 pub(super) fn messages(
     turn: &Turn,
@@ -159,7 +159,7 @@ fn piece(place: PartPath, part: &Part) -> Result<Value, Fault> {
     let refuse = |why: &str| Err(refused(place, part, why));
     match part {
         Part::Text { content } => Ok(json!({ "type": "text", "text": content })),
-        Part::Blob { content, modality, mime_type } => {
+        Part::Blob { content, modality, mime_type, filename } => {
             let mime = mime(place, part, mime_type)?;
             let data = || format!("data:{mime};base64,{content}");
             match (modality, mime) {
@@ -169,8 +169,9 @@ fn piece(place: PartPath, part: &Part) -> Result<Value, Fault> {
                 }
                 (Modality::Audio, "audio/mpeg" | "audio/mp3") => Ok(audio(content, "mp3")),
                 (Modality::Text, _) => {
-                    Ok(json!({ "type": "file", "file": { "filename": "attachment",
-                    "file_data": data() } }))
+                    let filename = filename.as_deref().unwrap_or(UNNAMED);
+                    let file = json!({ "filename": filename, "file_data": data() });
+                    Ok(json!({ "type": "file", "file": file }))
                 }
                 (Modality::Audio, _) => {
                     refuse("of audio must be audio/wav or audio/mpeg for this agent")
@@ -285,17 +286,25 @@ mod tests {
                     content: "QQ==".into(),
                     modality: Modality::Image,
                     mime_type: mime("image/png"),
+                    filename: None,
                 },
                 Part::Uri {
                     uri: "https://x/y.png".into(),
                     modality: Modality::Image,
                     mime_type: None,
+                    filename: None,
                 },
-                Part::File { file_id: "file-1".into(), modality: Modality::Text, mime_type: None },
+                Part::File {
+                    file_id: "file-1".into(),
+                    modality: Modality::Text,
+                    mime_type: None,
+                    filename: None,
+                },
                 Part::Blob {
                     content: "QQ==".into(),
                     modality: Modality::Audio,
                     mime_type: mime("audio/wav"),
+                    filename: None,
                 },
             ]),
             None,
@@ -310,14 +319,22 @@ mod tests {
 
     #[test]
     fn a_part_that_cannot_be_taken_is_named() {
-        let film =
-            Part::Uri { uri: "https://x/y.mp4".into(), modality: Modality::Video, mime_type: None };
+        let film = Part::Uri {
+            uri: "https://x/y.mp4".into(),
+            modality: Modality::Video,
+            mime_type: None,
+            filename: None,
+        };
         let fault =
             messages(&turn(vec![Part::Text { content: "a".into() }, film]), None).unwrap_err();
         assert_eq!(fault.code(), "invalid_request");
         assert_eq!(fault.details()["path"], "messages[0].parts[1]");
-        let bare =
-            Part::Blob { content: "QQ==".into(), modality: Modality::Image, mime_type: None };
+        let bare = Part::Blob {
+            content: "QQ==".into(),
+            modality: Modality::Image,
+            mime_type: None,
+            filename: None,
+        };
         assert!(messages(&turn(vec![bare]), None).unwrap_err().message().contains("mime_type"));
     }
 }

@@ -8,7 +8,7 @@ mod input;
 
 use capstan_agent::{About, Output, Turn};
 use capstan_protocol::{Backoff, Dialect, Fault, NativeOrigin};
-use reqwest::header::HeaderMap;
+use reqwest::header::{HeaderMap, HeaderValue};
 use serde_json::Value;
 use url::Url;
 
@@ -41,7 +41,10 @@ const OURS: &[&str] = &[
     "conversation",
     "background",
     "n",
+    BETA,
 ];
+/// The member that replaces the header `openai-beta`. Only the body is stored with a run.
+const BETA: &str = "openai_beta";
 /// The word in `include` by which a request gets encrypted reasoning.
 const ENCRYPTED: &str = "reasoning.encrypted_content";
 
@@ -83,8 +86,15 @@ impl call::Dialect for Responses {
         &self.0.url
     }
 
-    fn headers(&self, _turn: &Turn) -> HeaderMap {
-        self.0.headers.clone()
+    fn headers(&self, turn: &Turn) -> HeaderMap {
+        let mut headers = self.0.headers.clone();
+        let betas = native::request(turn, DIALECT)
+            .and_then(|request| request.read::<Vec<String>>(BETA))
+            .and_then(|betas| HeaderValue::from_str(&betas.join(",")).ok());
+        if let Some(betas) = betas {
+            headers.append("openai-beta", betas);
+        }
+        headers
     }
 
     fn body(&self, turn: &Turn) -> Result<RequestBody, Fault> {
@@ -134,7 +144,8 @@ impl call::Dialect for Responses {
         url.query_pairs_mut()
             .append_pair("stream", "true")
             .append_pair("starting_after", &after.to_string());
-        Some(Resume { url, body: None, wait: Backoff::DEFAULT.delay(resumed, fastrand::f64()) })
+        let wait = Backoff::DEFAULT.delay(resumed, fastrand::f64());
+        Some(Resume { url, body: None, wait, is_poll: false })
     }
 
     fn models(&self) -> Option<Url> {

@@ -1,5 +1,5 @@
-//! One attempt of a run on a route: one member after another until one answers, or nobody is left
-//! to ask.
+//! One attempt of a run on a route: calls one member after another until one answers, or none is
+//! left.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind};
 use super::config::When;
 use super::passes::{Passes, is_stall, is_upstreams, is_wrong_request};
 use super::{Member, Route};
-use crate::attempt_writer::{AttemptWriter, Floor, Seat, Seen};
+use crate::attempt_writer::{AttemptWriter, CallFacts, RouteCall, WriterSlot};
 use crate::callee::Ask;
 use crate::failed_call::FailedCall;
 use crate::prefill::Prefill;
@@ -27,43 +27,43 @@ pub(super) struct RouteAttempt<'a> {
     route: &'a Route,
     turn: &'a Turn,
     out: &'a mut Writer,
-    /// Members to ask, by their places.
+    /// The members to call, by their indices.
     queue: VecDeque<usize>,
-    /// Members that the breaker keeps from being asked.
-    unwell: Vec<usize>,
+    /// Members that their breaker excludes for now.
+    excluded: Vec<usize>,
     failed: Vec<(usize, FailedCall)>,
     /// Calls that the run may still make.
     left: u32,
     /// Calls of this attempt.
     made: u32,
-    /// Who may be asked again, as far as the budget goes.
+    /// A member whose repeat the budget has paid for.
     paid: Option<usize>,
-    /// Somebody was not asked again, since too much is asked again already.
+    /// The retry budget prevented a call.
     is_spent: bool,
-    /// What is said of calls, once the writer is back from who answers.
+    /// Reports about finished calls. They are written when no call has the writer.
     ended: Vec<Output>,
 }
 
-/// A call that is over.
+/// A finished call.
 struct Done {
     at: usize,
     result: Result<(), FailedCall>,
     has_written: bool,
     was_continued: bool,
-    seen: Seen,
+    facts: CallFacts,
 }
 
 impl<'a> RouteAttempt<'a> {
     pub(super) fn new(route: &'a Route, turn: &'a Turn, out: &'a mut Writer) -> Self {
         let queue = route.order(turn, route.clock.instant()).into();
         let left = route.max_calls.saturating_sub(turn.made.calls);
-        let (unwell, failed, ended) = (Vec::new(), Vec::new(), Vec::new());
+        let (excluded, failed, ended) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             route,
             turn,
             out,
             queue,
-            unwell,
+            excluded,
             failed,
             left,
             made: 0,
@@ -89,7 +89,7 @@ impl<'a> RouteAttempt<'a> {
         }
     }
 
-    /// What an earlier attempt may have set to work is not done elsewhere as well.
+    /// Refuses a second start: an earlier attempt may have started work that must not happen twice.
     fn check(&self) -> Result<(), Fault> {
         let has_effects = |name: &str| {
             let member = self.route.members.iter().find(|member| *member.name == *name);
@@ -110,7 +110,7 @@ impl<'a> RouteAttempt<'a> {
         Ok(())
     }
 
-    /// Who is asked next. Without anybody else, one that is not well is better than none.
+    /// The next member to call. If no other is left, one that its breaker excludes.
     fn next(&mut self) -> Option<usize> {
         if self.left == 0 {
             return None;
@@ -118,7 +118,7 @@ impl<'a> RouteAttempt<'a> {
         while let Some(at) = self.queue.pop_front() {
             let Some(member) = self.route.members.get(at) else { continue };
             if !self.route.breaker.admit(&member.name, self.route.clock.instant()) {
-                self.unwell.push(at);
+                self.excluded.push(at);
             } else if self.paid.take() == Some(at) || self.may_ask(member) {
                 return Some(at);
             } else {
@@ -126,10 +126,11 @@ impl<'a> RouteAttempt<'a> {
                 self.is_spent = true;
             }
         }
-        if self.made > 0 || self.unwell.is_empty() { None } else { Some(self.unwell.remove(0)) }
+        if self.made > 0 || self.excluded.is_empty() { None } else { Some(self.excluded.remove(0)) }
     }
 
-    /// A first call always; another of the same run as far as the budget goes.
+    /// Whether the member may be called. The first call of a run is always allowed; further ones
+    /// need the budget.
     fn may_ask(&self, member: &Member) -> bool {
         let is_again = self.turn.made.members.iter().any(|made| *made.name == *member.name);
         if is_again {
@@ -139,38 +140,39 @@ impl<'a> RouteAttempt<'a> {
         true
     }
 
-    /// Calls a member. The writer is its own while it answers.
+    /// Calls a member. The call has the writer while it answers.
     async fn ask(&mut self, at: usize) -> Result<Done, Stopped> {
         self.begin(at).await?;
-        let floor = Floor::new(std::mem::replace(self.out, Writer::closed()));
-        let done = self.race(&floor, at).await;
-        *self.out = *floor.borrow().ok_or(Stopped)?;
+        let slot = WriterSlot::new(std::mem::replace(self.out, Writer::closed()));
+        let done = self.race(&slot, at).await;
+        *self.out = *slot.borrow().ok_or(Stopped)?;
         self.out.put_all(&mut self.ended).await?;
         done
     }
 
-    /// Calls a member, and the next one beside it, if that is wanted and its first token is late.
-    async fn race(&mut self, floor: &Arc<Floor>, at: usize) -> Result<Done, Stopped> {
+    /// Calls a member. If hedging is on and the first token is late, calls the next member in
+    /// parallel.
+    async fn race(&mut self, slot: &Arc<WriterSlot>, at: usize) -> Result<Done, Stopped> {
         let (route, turn) = (self.route, self.turn);
         let has_other = !self.queue.is_empty() && self.left > 0;
-        let patience = has_other.then_some(route.first_token);
-        let mut first = Box::pin(call(route, turn, at, 1, floor, patience));
+        let first_token = has_other.then_some(route.first_token);
+        let mut first = Box::pin(call(route, turn, at, 1, slot, first_token));
         let Some(delay) = route.hedge.filter(|_| has_other) else { return Ok(first.await) };
         tokio::select! {
             biased;
             done = &mut first => return Ok(done),
-            _ = floor.taken() => return Ok(first.await),
+            _ = slot.taken() => return Ok(first.await),
             () = route.clock.sleep(Timer::Hedge, delay) => {}
         }
         let Some(beside) = self.beside(at) else { return Ok(first.await) };
-        *self.out = *floor.borrow().ok_or(Stopped)?;
+        *self.out = *slot.borrow().ok_or(Stopped)?;
         self.begin(beside).await?;
-        floor.give_back(Box::new(std::mem::replace(self.out, Writer::closed())));
-        let mut second = Box::pin(call(route, turn, beside, 2, floor, None));
+        slot.give_back(Box::new(std::mem::replace(self.out, Writer::closed())));
+        let mut second = Box::pin(call(route, turn, beside, 2, slot, None));
         tokio::select! {
             biased;
-            by = floor.taken() => {
-                // Dropping a call hangs up.
+            by = slot.taken() => {
+                // Dropping a call closes its connection.
                 let (loser, winner) = if by == 1 {
                     drop(second);
                     (beside, first)
@@ -186,17 +188,17 @@ impl<'a> RouteAttempt<'a> {
         }
     }
 
-    /// One of two calls is over, and has said nothing; the other one may.
+    /// One of two parallel calls failed without output. Waits for the other one.
     async fn or(&mut self, done: Done, other: impl Future<Output = Done>) -> Result<Done, Stopped> {
         let trouble = done.result.err().unwrap_or_else(empty);
         self.report(done.at, &trouble.fault);
-        self.end(done.at, outcome(&trouble), done.seen, true);
+        self.end(done.at, outcome(&trouble), done.facts, true);
         self.failed.push((done.at, trouble));
         Ok(other.await)
     }
 
-    /// Who may be called beside the first: what it does twice must do no harm, and be within the
-    /// budget.
+    /// The member to call in parallel. Both must be safe to call twice, and the budget must allow
+    /// it.
     fn beside(&mut self, first: usize) -> Option<usize> {
         let is_harmless =
             |at: usize| self.route.members.get(at).is_some_and(|m| m.upstream.is_repeatable());
@@ -214,7 +216,7 @@ impl<'a> RouteAttempt<'a> {
         self.queue.remove(place)
     }
 
-    /// A further call is on record before it is made, and so is one that may have effects.
+    /// Records a call in the journal before it is made, if it is a repeat or may have side effects.
     async fn begin(&mut self, at: usize) -> Result<(), Stopped> {
         let Some(member) = self.route.members.get(at) else { return Ok(()) };
         self.made += 1;
@@ -229,15 +231,15 @@ impl<'a> RouteAttempt<'a> {
             .await
     }
 
-    fn end(&mut self, at: usize, outcome: CallOutcome, seen: Seen, is_left: bool) {
+    fn end(&mut self, at: usize, outcome: CallOutcome, facts: CallFacts, is_left: bool) {
         let Some(member) = self.route.members.get(at) else { return };
         let ended = CallEnded {
             member: Arc::clone(&member.name),
             outcome,
-            first_token: seen.first_token,
-            took: seen.took,
-            pieces: seen.pieces,
-            usage: seen.usage,
+            first_token: facts.first_token,
+            took: facts.took,
+            pieces: facts.pieces,
+            usage: facts.usage,
             is_left,
         };
         self.ended.push(Output::CallEnded(Box::new(ended)));
@@ -247,10 +249,10 @@ impl<'a> RouteAttempt<'a> {
         if let Some(member) = self.route.members.get(at) {
             self.route.breaker.abandoned(&member.name);
         }
-        self.end(at, CallOutcome::Stopped, Seen::default(), false);
+        self.end(at, CallOutcome::Stopped, CallFacts::default(), false);
     }
 
-    /// What a call says about its upstream.
+    /// Reports a failure to the breaker.
     fn report(&self, at: usize, fault: &Fault) {
         let Some(member) = self.route.members.get(at) else { return };
         if is_upstreams(fault) {
@@ -260,27 +262,28 @@ impl<'a> RouteAttempt<'a> {
         }
     }
 
-    /// What follows from a call: the end of the attempt, or nothing if somebody else is asked.
+    /// Handles a finished call. Returns the end of the attempt, or `None` if another call follows.
     async fn settle(&mut self, done: Done) -> Result<Option<Outcome>, Stopped> {
         let (at, has_written) = (done.at, done.has_written);
         let Some(member) = self.route.members.get(at) else { return Ok(None) };
         let is_empty =
-            !has_written && !done.seen.has_reason && !self.queue.is_empty() && self.left > 0;
+            !has_written && !done.facts.has_reason && !self.queue.is_empty() && self.left > 0;
         let trouble = match done.result {
             Ok(()) if is_empty => empty(),
             Ok(()) => {
                 self.route.breaker.succeeded(&member.name);
-                self.end(at, CallOutcome::Answered, done.seen, false);
+                self.end(at, CallOutcome::Answered, done.facts, false);
                 self.out.put_all(&mut self.ended).await?;
                 return Ok(Some(Ok(())));
             }
             Err(trouble) => trouble,
         };
-        // Not its fault: it was asked for what it does not do. It is asked again, otherwise.
+        // The member cannot continue an answer, which is no failure. It is called again without the
+        // prefill.
         if done.was_continued && !has_written && is_wrong_request(&trouble.fault) {
             member.refuses_prefill.store(true, Ordering::Relaxed);
             self.route.breaker.abandoned(&member.name);
-            self.end(at, outcome(&trouble), done.seen, false);
+            self.end(at, outcome(&trouble), done.facts, false);
             self.out.put_all(&mut self.ended).await?;
             tracing::info!(stream = %self.turn.run, member = %member.name,
             "the prefill was refused; its answers are not continued any more");
@@ -290,7 +293,7 @@ impl<'a> RouteAttempt<'a> {
         }
         self.report(at, &trouble.fault);
         let over = self.over(member, &trouble, has_written);
-        self.end(at, outcome(&trouble), done.seen, over.is_none() && !self.queue.is_empty());
+        self.end(at, outcome(&trouble), done.facts, over.is_none() && !self.queue.is_empty());
         self.out.put_all(&mut self.ended).await?;
         if over.is_none() {
             trouble.log_fallback(self.turn, &member.name, self.made);
@@ -299,7 +302,7 @@ impl<'a> RouteAttempt<'a> {
         Ok(over.map(Err))
     }
 
-    /// The end of the attempt, unless somebody else may be asked.
+    /// The end of the attempt, unless another member may be called.
     fn over(
         &mut self,
         member: &Member,
@@ -330,14 +333,14 @@ impl<'a> RouteAttempt<'a> {
         has_written.then(|| self.after_answer(member, fault).into())
     }
 
-    /// After the first token the next member is the next attempt's. It need not wait for this one.
+    /// After the first token, the next attempt calls the next member, without a wait.
     fn after_answer(&self, member: &Member, fault: Fault) -> Fault {
         let made = &self.turn.made.members;
         let is_other = |other: &&Member| other.name != member.name && other.when.is_none();
         let mut others = self.route.members.iter().filter(is_other).peekable();
         let has_other = others.peek().is_some();
         let has_fresh = others.any(|other| made.iter().all(|made| *made.name != *other.name));
-        // Nobody would wait for a third silence.
+        // After two timeouts, nobody would wait for a third one.
         let is_hopeless = is_stall(fault.code()) && !has_fresh && self.turn.attempt > 1;
         if self.left == 0 || is_hopeless || self.route.on_cut == OnCut::Fail {
             fault.with_severity(ErrorSeverity::Fatal)
@@ -348,8 +351,7 @@ impl<'a> RouteAttempt<'a> {
         }
     }
 
-    /// Everybody has failed. Who only needs a moment is asked again after it, if calls are left
-    /// over.
+    /// All members have failed. Waits for one with a short wait, if the run has calls left for it.
     async fn again(&mut self) -> bool {
         let later = self.route.attempts.saturating_sub(self.turn.attempt);
         if self.left <= later {
@@ -373,13 +375,13 @@ impl<'a> RouteAttempt<'a> {
         let rounds = self.made / u32::try_from(self.route.members.len()).unwrap_or(1).max(1);
         let backoff = Backoff::DEFAULT.delay(rounds.saturating_sub(1), fastrand::f64());
         self.route.clock.sleep(Timer::Again, wait.max(backoff)).await;
-        self.unwell.clear();
+        self.excluded.clear();
         self.paid = Some(at);
         self.queue.push_back(at);
         true
     }
 
-    /// What the attempt ends with: the fault that passes soonest.
+    /// The fault with which the attempt ends: the one that passes soonest.
     fn verdict(mut self) -> Failure {
         let is_transient =
             |trouble: &FailedCall| trouble.fault.severity() == ErrorSeverity::Transient;
@@ -393,7 +395,7 @@ impl<'a> RouteAttempt<'a> {
         if self.left == 0 {
             fault.with_severity(ErrorSeverity::Fatal).into()
         } else if self.is_spent || are_stalls || is_for_the_client(self.turn, &fault) {
-            // At once it is of no use; the client may come back.
+            // Another attempt at once would not help. The client may come back later.
             Failure::last(fault)
         } else {
             fault.into()
@@ -401,13 +403,13 @@ impl<'a> RouteAttempt<'a> {
     }
 }
 
-/// One call of one member.
+/// Makes one call of one member.
 async fn call(
     route: &Route,
     turn: &Turn,
     at: usize,
     number: usize,
-    floor: &Arc<Floor>,
+    slot: &Arc<WriterSlot>,
     first_token: Option<Duration>,
 ) -> Done {
     let Some(member) = route.members.get(at) else {
@@ -417,23 +419,28 @@ async fn call(
             result,
             has_written: false,
             was_continued: false,
-            seen: Seen::default(),
+            facts: CallFacts::default(),
         };
     };
     let prefill = continued(member, turn);
     let seam = prefill.map(|_| Seam::new(&turn.sent.text));
-    let seat =
-        Seat::new(Arc::clone(&member.name), Arc::clone(floor), number, route.clock.clone(), seam);
-    let mut writer = AttemptWriter::seated(seat);
+    let route_call = RouteCall::new(
+        Arc::clone(&member.name),
+        Arc::clone(slot),
+        number,
+        route.clock.clone(),
+        seam,
+    );
+    let mut writer = AttemptWriter::of_route(route_call);
     let mut result = member.upstream.call(Ask { turn, prefill, first_token }, &mut writer).await;
     if result.is_ok() {
         result = writer.complete().await.map_err(FailedCall::from);
     }
     let (has_written, was_continued) = (writer.has_written(), prefill.is_some());
-    Done { at, result, has_written, was_continued, seen: writer.seen() }
+    Done { at, result, has_written, was_continued, facts: writer.facts() }
 }
 
-/// What the member is to go on from: all that was said, if it can.
+/// The text that the member should continue: everything that was sent, if it can.
 fn continued<'t>(member: &Member, turn: &'t Turn) -> Option<(Prefill, &'t str)> {
     let text = prefill_of(&turn.sent.text).filter(|_| turn.sent.can_continue)?;
     Some((member.prefill()?, text))
@@ -443,7 +450,7 @@ fn outcome(trouble: &FailedCall) -> CallOutcome {
     CallOutcome::Failed { code: trouble.fault.code().to_owned(), has_reached: !trouble.is_refusal }
 }
 
-/// A complete answer without a word is none, as long as somebody else can be asked.
+/// An empty answer counts as a failure while another member can be called.
 fn empty() -> FailedCall {
     crate::decode::malformed("the answer is empty").into()
 }

@@ -1,9 +1,8 @@
-//! The breaker: an upstream that fails too often is not called for a while, then probed with one
-//! call at a time.
+//! Circuit breakers: an upstream that fails too often is not called for a while. Then one probe
+//! call at a time tests it.
 //!
-//! It counts over all runs of this process. Processes that share a journal share what became of it:
-//! each tells the others when a breaker opens or closes, and nothing of single calls
-//! ([`Breakers`]).
+//! A breaker counts over all runs of this process. Gateways with a shared journal tell each other
+//! when a breaker opens or closes ([`Breakers`]). They do not share single calls.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,37 +13,38 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Whether upstreams are called, by their names.
+/// The breakers of upstreams, by name.
 pub(crate) trait Breaker: Send + Sync {
-    /// How an upstream stands.
+    /// The state of an upstream's breaker.
     fn state(&self, upstream: &str, now: Instant) -> BreakerState;
 
-    /// Asks to make a call. Of a half-open one, the first who asks gets the probe.
+    /// Requests a call. While the breaker is half-open, only the first request is admitted, as the
+    /// probe.
     fn admit(&self, upstream: &str, now: Instant) -> bool;
 
-    /// A call went well.
+    /// Reports a successful call.
     fn succeeded(&self, upstream: &str);
 
-    /// A call failed in a way that says something about the upstream.
+    /// Reports a failure of the upstream.
     fn failed(&self, upstream: &str, policy: Policy, now: Instant);
 
-    /// A call was given up before anything could be said about it.
+    /// Reports a call that ended without a result.
     fn abandoned(&self, upstream: &str);
 }
 
-/// When it opens, and for how long.
+/// When a breaker opens, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct BreakerConfig {
-    /// Failures in a row that open it.
+    /// The number of failures in a row that open it.
     pub(crate) failures: u32,
-    /// How long it stays open; twice as long after each probe that fails, up to [`LONGEST`].
+    /// How long it stays open. The time doubles after each failed probe, up to [`LONGEST`].
     pub(crate) seconds: f64,
 }
 
-/// No upstream is left alone for longer.
+/// The longest time that a breaker stays open.
 const LONGEST: Duration = Duration::from_secs(120);
-/// A probe that nobody reports of is forgotten after this.
+/// A probe without a result counts as lost after this time.
 const PROBE_LIMIT: Duration = Duration::from_secs(60);
 
 impl Default for BreakerConfig {
@@ -53,7 +53,7 @@ impl Default for BreakerConfig {
     }
 }
 
-/// The same, as it is kept.
+/// The checked form of [`BreakerConfig`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Policy {
     failures: u32,
@@ -61,67 +61,68 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Nothing if the seconds are none.
+    /// `None` if the number of seconds is invalid.
     pub(crate) fn new(config: BreakerConfig) -> Option<Self> {
         let pause = Duration::try_from_secs_f64(config.seconds).ok()?;
         Some(Self { failures: config.failures.max(1), pause })
     }
 }
 
-/// A breaker has opened or closed.
+/// The report that a breaker has opened or closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BreakerChange {
-    /// The upstream, by its agent's name.
+    /// The name of the upstream's agent.
     pub upstream: String,
     /// How often in a row it has opened; 0 if it is closed.
     pub opened: u32,
-    /// For how long it stays open.
+    /// How long it stays open from now.
     pub left: Duration,
 }
 
-/// The breakers of a process's routes: a handle, for whoever shares what they know with other
+/// A handle on the breakers of this process's routes, for code that shares them with other
 /// processes.
 #[derive(Clone, Default)]
 pub struct Breakers(pub(super) Arc<LocalBreaker>);
 
-/// Changes that nobody takes are dropped: others find out by themselves.
+/// The capacity of the queue of changes. Further changes are dropped: other gateways notice
+/// failures themselves.
 const CHANGES: usize = 256;
 
 impl Breakers {
-    /// What changes here, from now on; whoever asked before hears nothing more.
+    /// Returns a receiver of changes from now on. It replaces an earlier one.
     pub fn changes(&self) -> mpsc::Receiver<BreakerChange> {
-        let (told, changes) = mpsc::channel(CHANGES);
-        self.0.lock().told = Some(told);
+        let (reports, changes) = mpsc::channel(CHANGES);
+        self.0.lock().reports = Some(reports);
         changes
     }
 
-    /// Another process has found this out, and told it at `now`.
-    pub fn hear(&self, change: &BreakerChange, now: Instant) {
-        self.0.hear(change, now);
+    /// Takes a change that another process reported at `now`.
+    pub fn apply(&self, change: &BreakerChange, now: Instant) {
+        self.0.apply(change, now);
     }
 }
 
-/// The breaker of one process.
+/// The breakers of one process.
 #[derive(Default)]
 pub(crate) struct LocalBreaker(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
     upstreams: HashMap<String, Upstream>,
-    told: Option<mpsc::Sender<BreakerChange>>,
+    reports: Option<mpsc::Sender<BreakerChange>>,
 }
 
 impl Known {
-    fn tell(&self, upstream: &str, opened: u32, left: Duration) {
-        if let Some(told) = &self.told {
-            let _ = told.try_send(BreakerChange { upstream: upstream.to_owned(), opened, left });
+    fn report(&self, upstream: &str, opened: u32, left: Duration) {
+        if let Some(reports) = &self.reports {
+            let _ = reports.try_send(BreakerChange { upstream: upstream.to_owned(), opened, left });
         }
     }
 }
 
 #[derive(Default)]
 struct Upstream {
-    /// In a row.
+    /// The failures in a row.
     failures: u32,
     /// How often it opened in a row.
     opened: u32,
@@ -134,13 +135,13 @@ impl LocalBreaker {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hear(&self, change: &BreakerChange, now: Instant) {
+    fn apply(&self, change: &BreakerChange, now: Instant) {
         let mut known = self.lock();
         if change.opened == 0 {
             known.upstreams.remove(&change.upstream);
             return;
         }
-        // What is over by now is no news to whoever knew nothing of it.
+        // An expired report about an unknown upstream changes nothing.
         if change.left.is_zero() && !known.upstreams.contains_key(&change.upstream) {
             return;
         }
@@ -189,7 +190,7 @@ impl Breaker for LocalBreaker {
     fn succeeded(&self, upstream: &str) {
         let mut known = self.lock();
         if known.upstreams.remove(upstream).is_some_and(|was| was.open_until.is_some()) {
-            known.tell(upstream, 0, Duration::ZERO);
+            known.report(upstream, 0, Duration::ZERO);
         }
     }
 
@@ -201,7 +202,7 @@ impl Breaker for LocalBreaker {
         let opens = match upstream.state(now) {
             BreakerState::Closed => upstream.failures >= policy.failures,
             BreakerState::HalfOpen => true,
-            // Called all the same, since nothing else was there.
+            // It was called although its breaker is open, because no other member was left.
             BreakerState::Open => false,
         };
         if opens {
@@ -210,7 +211,7 @@ impl Breaker for LocalBreaker {
             upstream.open_until = Some(now + pause);
             upstream.opened += 1;
             let opened = upstream.opened;
-            known.tell(name, opened, pause);
+            known.report(name, opened, pause);
         }
     }
 
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_change_of_state_is_told_and_what_others_tell_is_believed() {
+    fn only_state_changes_are_reported_and_others_reports_apply() {
         let (policy, now) = (of(2).1, Instant::now());
         let (here, there) = (Breakers::default(), Breakers::default());
         let (mut changes, mut echo) = (here.changes(), there.changes());
@@ -263,21 +264,22 @@ mod tests {
         here.0.failed("a", policy, now);
         let opened = changes.try_recv().unwrap();
         assert_eq!((opened.opened, opened.left), (1, SECOND * 10));
-        there.hear(&opened, now);
+        there.apply(&opened, now);
         assert_eq!(there.0.state("a", now + SECOND * 9), BreakerState::Open);
         let later = now + SECOND * 10;
         assert!(there.0.admit("a", later) && !there.0.admit("a", later), "one probe at a time");
         there.0.failed("a", policy, later);
         let longer = echo.try_recv().unwrap();
         assert_eq!((longer.opened, longer.left), (2, SECOND * 20), "it goes on from what was told");
-        here.hear(&longer, later);
+        here.apply(&longer, later);
         assert_eq!(here.0.state("a", later + SECOND * 19), BreakerState::Open);
         assert!(here.0.admit("a", later + SECOND * 20));
         here.0.succeeded("a");
         let closed = changes.try_recv().unwrap();
-        there.hear(&closed, later);
+        there.apply(&closed, later);
         assert_eq!((closed.opened, there.0.state("a", later)), (0, BreakerState::Closed));
-        there.hear(&BreakerChange { upstream: "b".into(), opened: 3, left: Duration::ZERO }, later);
+        there
+            .apply(&BreakerChange { upstream: "b".into(), opened: 3, left: Duration::ZERO }, later);
         assert_eq!(there.0.state("b", later), BreakerState::Closed, "it is over");
         assert!(
             changes.try_recv().is_err() && echo.try_recv().is_err(),

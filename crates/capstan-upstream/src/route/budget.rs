@@ -1,13 +1,13 @@
-//! The retry budget: of each member, only a share of its calls may be repetitions, so that an
-//! outage does not multiply its load. A first call of a run adds to it; one more of the same run,
-//! and one beside another, takes from it.
+//! The retry budget: only a share of each member's calls may be repeats, so that an outage does not
+//! multiply its load. The first call of a run adds to the budget. Each further call of the run, and
+//! each parallel call, takes from it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a member has before anything was called: little traffic may be repeated all the same.
+/// The initial budget, so that repeats are possible at low traffic.
 const FLOOR: f64 = 10.0;
-/// More is not saved up.
+/// The largest budget.
 const MOST: f64 = 100.0;
 
 pub(crate) struct RetryBudget {
@@ -24,14 +24,14 @@ impl RetryBudget {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A run calls the member for the first time.
+    /// Records the first call that a run makes to the member.
     pub(crate) fn earn(&self, member: &str) {
         let mut all = self.lock();
         let left = all.entry(member.to_owned()).or_insert(FLOOR);
         *left = (*left + self.share).min(MOST);
     }
 
-    /// Whether it may be called once more than a run needs.
+    /// Takes one repeat from the budget. Returns false if the budget does not allow it.
     pub(crate) fn spend(&self, member: &str) -> bool {
         let mut all = self.lock();
         let left = all.entry(member.to_owned()).or_insert(FLOOR);

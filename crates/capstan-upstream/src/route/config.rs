@@ -1,4 +1,4 @@
-//! A route's table, and the members that it names.
+//! The table of a route, and its members.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::callee::Callee;
 use crate::config::ConfigError;
 use crate::retries::{MAX_CALLS, OnCut, Retries};
 
-/// How long a first token may take while another member is there.
+/// The default limit for the first token while there is another member.
 pub const FIRST_TOKEN: Duration = Duration::from_secs(10);
-/// The share of calls that may be repetitions.
+/// The share of calls that may be repeats.
 const RETRY_SHARE: f64 = 0.2;
 
 /// The keys of a route's table.
@@ -36,14 +36,14 @@ pub(crate) struct Config {
     breaker: BreakerConfig,
 }
 
-/// What happens when a member refuses by content.
+/// The reaction to a member that refuses the content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OnRefusal {
-    /// The run fails: another might say what should not be said.
+    /// The run fails: another model might say what should not be said.
     #[default]
     Fail,
-    /// The next member is asked.
+    /// The next member is called.
     Next,
 }
 
@@ -63,7 +63,7 @@ struct Table {
     when: Option<When>,
 }
 
-/// When a member is asked, if not in its turn.
+/// When a member is called, if not in its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum When {
@@ -80,12 +80,12 @@ impl Entry {
     }
 }
 
-/// All other agents, by their names.
+/// All agents that are no routes, by name.
 pub(crate) type Plain = BTreeMap<String, Arc<dyn Callee>>;
-/// All routes, by their names.
+/// All routes, by name.
 pub(crate) type Routes = BTreeMap<String, Config>;
 
-/// The route under a name, if there is one.
+/// Builds the route with this name, if there is one.
 pub(crate) fn build(
     name: &str,
     routes: &Routes,
@@ -99,16 +99,16 @@ pub(crate) fn build(
 }
 
 impl Config {
-    /// A route needs other agents.
+    /// The error for a route without other agents.
     pub(crate) fn alone<T>(&self) -> Result<T, ConfigError> {
         let message = match self.members.first() {
             Some(entry) => format!("no agent is called {:?}", entry.table().name),
-            None => "names no agent to ask first".into(),
+            None => "names no agent to call first".into(),
         };
         Err(ConfigError::at("use", message))
     }
 
-    /// Its members, with those of a route in that route's place.
+    /// The members. A route among them is replaced by its own members.
     fn flat(
         &self,
         path: &mut Vec<String>,
@@ -147,7 +147,7 @@ impl Config {
         if max_calls == 0 {
             return Err(ConfigError::at("max_calls", "must be at least 1"));
         }
-        // An agent with side effects is asked once, whatever it is a member of.
+        // An agent with side effects is called once, also as a member of a route.
         let is_repeatable = members.iter().any(|member| member.upstream.is_repeatable());
         let usual = if is_repeatable { Retries::PROVIDER.attempts } else { 1 };
         let attempts = self.attempts.unwrap_or(usual.min(max_calls));
@@ -204,7 +204,7 @@ fn members(tables: &[Table], known: &Plain) -> Result<Vec<Member>, ConfigError> 
         members.push(Member::new(&table.name, Arc::clone(callee), table.weight, table.when));
     }
     if members.iter().all(|member| member.when.is_some()) {
-        return Err(wrong("names no agent to ask first".into()));
+        return Err(wrong("names no agent to call first".into()));
     }
     Ok(members)
 }

@@ -1,7 +1,7 @@
-//! In which order the members are asked, in one attempt of one run.
+//! The order in which one attempt of a run calls the members.
 //!
-//! It depends on the run alone, so that a restart changes nothing: who is drawn by weight is drawn
-//! by the run's id, and who has failed before stands in its record.
+//! It depends on the run only, so that a restart does not change it. The run's id selects among
+//! weighted members. The run's record has the members that failed before.
 
 use capstan_agent::{BreakerState, Turn};
 use capstan_protocol::FaultKind;
@@ -14,7 +14,7 @@ use super::{Member, Route};
 use crate::seam::prefill_of;
 
 impl Route {
-    /// The members to ask, by their places, best first.
+    /// The members to call, by their indices, best first.
     pub(super) fn order(&self, turn: &Turn, now: Instant) -> Vec<usize> {
         let is_too_long = turn.made.members.iter().any(|made| {
             made.fault.as_deref() == Some(FaultKind::ContextLengthExceeded.entry().code)
@@ -30,7 +30,7 @@ impl Route {
         order
     }
 
-    /// Of those with a weight, the one whose turn it is.
+    /// The member that the run's id selects among those with a weight.
     fn drawn(&self, order: &[usize], run: Uuid) -> Option<usize> {
         let weights: Vec<(usize, f64)> =
             order.iter().filter_map(|at| Some((*at, self.members.get(*at)?.weight?))).collect();
@@ -46,8 +46,9 @@ impl Route {
             .map(|(at, _)| *at)
     }
 
-    /// Small is good. What a viewer has of the answer is best continued; who has failed this run
-    /// comes last; who is not well is a last resort.
+    /// The rank of a member; smaller is better. Best is a member that can continue what viewers
+    /// have seen. Members that failed in this run come later, and those whose breaker is open come
+    /// last.
     fn rank(&self, member: &Member, turn: &Turn, now: Instant) -> u8 {
         if self.breaker.state(&member.name, now) == BreakerState::Open {
             return 4;
@@ -65,9 +66,9 @@ impl Route {
     }
 }
 
-/// A number from 0 to 1 that is a run's own.
+/// A number from 0 to 1, derived from the run's id.
 fn draw(run: Uuid) -> f64 {
-    // The finaliser of splitmix64 over the half of the id that is random.
+    // The finaliser of splitmix64, over the random half of the id.
     let mut bits = run.as_u64_pair().1;
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

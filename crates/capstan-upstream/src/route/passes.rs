@@ -1,22 +1,21 @@
-//! What a failed call means for the others: whether the same question may pass elsewhere.
+//! Decides after a failed call whether the request may succeed at another member.
 
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 
 use super::config::OnRefusal;
 
-/// Where a question may pass that one member has not answered.
+/// Where a request may succeed that one member has refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passes {
     /// At any other member.
     Elsewhere,
-    /// At one that takes longer conversations.
+    /// At a member that takes longer conversations.
     WithMoreContext,
-    /// Nowhere: the question is what is wrong.
+    /// Nowhere: the request itself is wrong.
     Nowhere,
 }
 
-/// Statuses with which a server says that the request is wrong. A model that is not there (404) is
-/// one member's matter.
+/// Statuses that mean that the request is wrong. A missing model (404) concerns one member only.
 const WRONG_REQUEST: [u64; 3] = [400, 413, 422];
 
 impl Passes {
@@ -33,7 +32,7 @@ impl Passes {
     }
 }
 
-/// The upstream found the request wrong.
+/// Whether the upstream considers the request wrong.
 pub(crate) fn is_wrong_request(fault: &Fault) -> bool {
     let status = fault.details().get("upstream_status").and_then(serde_json::Value::as_u64);
     let is_error =
@@ -41,7 +40,7 @@ pub(crate) fn is_wrong_request(fault: &Fault) -> bool {
     is_error && status.is_some_and(|status| WRONG_REQUEST.contains(&status))
 }
 
-/// Whether it says something about the upstream, and not about what was asked.
+/// Whether the fault is the upstream's, and not the request's.
 pub(crate) fn is_upstreams(fault: &Fault) -> bool {
     let is_asked = matches!(
         fault.kind(),
@@ -50,7 +49,7 @@ pub(crate) fn is_upstreams(fault: &Fault) -> bool {
     !is_asked && !is_wrong_request(fault)
 }
 
-/// It kept silent: a second try would most likely take as long.
+/// Whether the upstream was silent: a second call would probably take as long.
 pub(crate) fn is_stall(code: &str) -> bool {
     code == FaultKind::UpstreamTimeout.entry().code
 }
@@ -60,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_goes_elsewhere_unless_it_is_what_is_wrong() {
+    fn a_request_goes_to_another_member_unless_it_is_wrong() {
         let of = |fault: &Fault| Passes::of(fault, OnRefusal::Fail);
         for kind in [
             FaultKind::UpstreamUnreachable,

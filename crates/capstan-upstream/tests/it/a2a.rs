@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::common::*;
+use crate::continued;
 use capstan_agent::{Agent, Clock, Turn};
 use capstan_chaos::{After, At, Chaos, Cut, Faults, Handle, With};
 use capstan_demo::Demo;
@@ -61,7 +62,7 @@ async fn a_foreign_agent_answers_in_each_version_and_binding() {
 }
 
 #[tokio::test]
-async fn what_it_says_beside_its_text_comes_through() {
+async fn parts_other_than_text_come_through() {
     let far = demo().await;
     for (way, config) in ways(&far) {
         let near = near(config).await;
@@ -104,8 +105,10 @@ async fn a_cut_is_read_on_where_it_was_and_starts_nothing_twice() {
         let faults = Faults { cut, budget: Some(1), ..Faults::default() };
         let (url, handle) = broken(&far, faults, seed).await;
         let way = ways(&url).swap_remove(seed as usize % 4);
-        let told = ask(&near(way.1).await, "/tokens 60 --delay 1ms").await;
+        let near = near(way.1).await;
+        let told = ask(&near, "/tokens 60 --delay 1ms").await;
         assert_eq!((told.text, told.errors), (words(60), vec![]), "{}, cut after {packets}", way.0);
+        assert_eq!(continued::ways(&near).await, ["upstream_resume"], "{}", way.0);
         assert!(!told.raw.contains("stream_reset"), "nothing was said twice");
         assert_eq!(handle.tally().cuts, 1, "{}, after {packets}", way.0);
         let list: Value =
@@ -129,7 +132,7 @@ async fn cuts_again_and_again_lose_nothing() {
 }
 
 #[tokio::test]
-async fn a_question_is_an_interrupt_and_its_answer_goes_on_with_the_task() {
+async fn a_question_is_an_interrupt_and_its_answer_continues_the_task() {
     let far = demo().await;
     for (way, config) in ways(&far) {
         let near = near(config).await;
@@ -186,7 +189,7 @@ async fn outcome(
 /// An agent of version 0.3 that tells those who come back only what is new: the task has what they
 /// missed.
 #[tokio::test]
-async fn what_was_said_while_nobody_listened_is_asked_for() {
+async fn output_during_a_cut_is_fetched() {
     let artifact = |text: &str, append: bool| {
         event(
             "0.3",
@@ -225,7 +228,7 @@ async fn what_was_said_while_nobody_listened_is_asked_for() {
 /// It was at work when it was asked for, and is over when it is subscribed to: over HTTP+JSON that
 /// is a refusal.
 #[tokio::test]
-async fn a_task_that_ends_before_it_is_subscribed_to_is_asked_for_again() {
+async fn a_task_that_ends_before_the_subscription_is_fetched() {
     let task = |state: &str, text: &str| {
         json!({ "id": "t", "contextId": "c", "status": { "state": state },
             "artifacts": [{ "artifactId": "a", "parts": [{ "text": text }] }] })
@@ -302,7 +305,7 @@ async fn a_message_alone_is_an_answer() {
 }
 
 #[tokio::test]
-async fn a_card_that_leads_elsewhere_gets_neither_key_nor_question() {
+async fn another_server_in_a_card_gets_neither_key_nor_request() {
     let elsewhere = Provider::start(|_| status(200, &[], "{}")).await;
     let there = format!("{}/rpc", elsewhere.url);
     let card = json!({ "supportedInterfaces": [{ "url": there, "protocolBinding": "JSONRPC",
@@ -315,7 +318,7 @@ async fn a_card_that_leads_elsewhere_gets_neither_key_nor_question() {
 }
 
 #[tokio::test]
-async fn a_card_is_asked_for_again_while_nobody_answers_and_kept_from_then_on() {
+async fn a_card_is_fetched_until_a_server_answers_then_cached() {
     let far = demo().await;
     let card: Value = client()
         .get(format!("{far}/.well-known/agent-card.json"))

@@ -221,7 +221,7 @@ async fn text_after_a_call_can_still_be_taken_back() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_open_when_it_was_cut_is_told_once_and_whole() {
+async fn a_call_cut_in_the_middle_is_sent_once_and_whole() {
     let first = vec![stream_head(), token("Wait. "), call("call-one", r#"{"amount""#)];
     let rest = delta(json!({ "tool_calls": [{ "index": 0, "function": { "arguments": ":5}" } }] }));
     let second = [
@@ -279,7 +279,7 @@ async fn done_without_a_finish_is_a_cut() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_tells_a_finish_can_be_believed() {
+async fn a_server_without_finish_reasons_can_be_accepted() {
     let bare = [vec![stream_head()], tokens(1, 40), vec![done()]].concat();
     for (acts, text, error) in [
         (bare, words(40), None),
@@ -325,7 +325,7 @@ async fn an_error_in_a_stream_is_one_whatever_its_shape() {
 }
 
 #[tokio::test]
-async fn arguments_and_thoughts_are_signs_of_life_before_they_can_be_told() {
+async fn arguments_and_thoughts_count_as_activity_before_they_are_sent() {
     let function = json!({ "name": "pay", "arguments": "{" });
     for piece in [
         json!({ "tool_calls": [{ "index": 0, "id": "c", "function": function }] }),
@@ -443,7 +443,7 @@ async fn a_body_in_brotli_is_unpacked() {
 }
 
 #[tokio::test]
-async fn calls_at_once_are_told_apart() {
+async fn parallel_calls_are_distinguished() {
     for fault in ["same-index-tool-calls", "no-index-tool-calls", "healthy"] {
         let (provider, _, gateway) =
             faulty("openai", fault, Script::default().answer(two_calls()), json!({})).await;
@@ -488,7 +488,7 @@ async fn half_a_character_is_no_reason_to_call_again() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_about_trying_again_is_kept() {
+async fn a_servers_retry_advice_is_kept() {
     let (provider, _, gateway) =
         faulty("openai", "should-not-retry", Script::default(), json!({})).await;
     let told = ask(&gateway, "Hi").await;
@@ -547,7 +547,7 @@ async fn faults_in_mid_stream_are_healed_by_one_more_call() {
 }
 
 #[tokio::test]
-async fn the_usage_of_all_attempts_counts_and_of_each_its_last_word() {
+async fn usage_adds_up_over_attempts_with_the_last_count_of_each() {
     let provider = then(paying("a", 5, "", false), paying("b", 5, "Paid.", true)).await;
     let told = ask(&messages(&provider).await, "Hi").await;
     let close = told.close.unwrap();
@@ -565,7 +565,7 @@ async fn the_usage_of_all_attempts_counts_and_of_each_its_last_word() {
 }
 
 #[tokio::test]
-async fn what_stalls_twice_is_over() {
+async fn a_call_that_stalls_twice_fails() {
     let provider = always(vec![Do::Strike(Timer::FirstToken), Do::Hang]).await;
     let told = told_by(&provider).await;
     assert_eq!(
@@ -632,7 +632,7 @@ async fn an_answer_of_responses_is_read_on_where_it_broke_off() {
 }
 
 #[tokio::test]
-async fn an_answer_of_responses_that_is_not_kept_is_asked_for_again() {
+async fn an_unstored_answer_of_responses_is_requested_again() {
     let more = json!({ "api": "responses", "parameters": { "store": false } });
     let (provider, _, gateway) =
         faulty("openai", "close-mid-stream@1", Script::default(), more).await;
@@ -649,7 +649,7 @@ async fn an_answer_of_responses_that_is_not_kept_is_asked_for_again() {
 
 /// What was called may be under way already, and a second answer might call something else.
 #[tokio::test]
-async fn an_answer_that_breaks_off_behind_whole_calls_is_not_asked_for_again() {
+async fn an_answer_cut_after_whole_calls_is_not_requested_again() {
     let more = || json!({ "api": "responses", "parameters": { "store": false } });
     for (fault, made) in
         [("close-mid-stream:before-end@1", 1), ("close-mid-stream:mid-arguments@1", 2)]

@@ -28,7 +28,7 @@ async fn tool_input_in_the_start_event_is_sent() {
         (json!({ "city": "Bonn" }), &[][..], r#"{"city":"Bonn"}"#),
         (json!({ "city": "Bonn" }), &[r#"{"city":"#, r#""Rome"}"#][..], r#"{"city":"Rome"}"#),
         (json!({}), &[r#"{"city":"Rome"}"#][..], r#"{"city":"Rome"}"#),
-        (json!({}), &[][..], ""),
+        (json!({}), &[][..], "{}"),
     ] {
         let events = call(&input, pieces);
         let script =

@@ -410,3 +410,75 @@ async fn a_broken_sealed_part_is_left_out() {
         assert!(body.contains("Let me look.") && !body.contains("cap1."), "{speaks:?}: {body}");
     }
 }
+
+/// A client learns nothing of an operator's hosts and models from what it carries.
+#[tokio::test]
+async fn a_sealed_part_names_neither_host_nor_model() {
+    let (provider, other) = (provider(Kind::Messages).await, provider(Kind::Messages).await);
+    let agents = [
+        Kind::Messages.agent("a", &provider.url, "private-model"),
+        Kind::Messages.agent("b", &other.url, "private-model"),
+    ];
+    let url = routes::gateway(&Clock::default(), &agents).await;
+    for speaks in KINDS {
+        let client = Client { url: &url, speaks, streams: false };
+        let history = json!(client.first_turn("a").await).to_string();
+        let sealed: Vec<&str> = history.split("cap1.").skip(1).collect();
+        assert!(!sealed.is_empty(), "{history}");
+        for text in sealed.iter().flat_map(|text| text.split('"').next().unwrap().split('.')) {
+            let text = format!("{:?}", capstan_agent::sealed::open(&format!("cap1.{text}")));
+            assert!(text.contains("origin"), "{text}");
+            for private in ["127.0.0.1", "private-model"] {
+                assert!(!text.contains(private), "{speaks:?}: {text}");
+            }
+        }
+    }
+}
+
+/// Clients of protocols without reasoning that comes back have no use for what is opaque.
+#[tokio::test]
+async fn opaque_values_reach_no_client_that_cannot_bring_them_back() {
+    for made in KINDS {
+        let provider = provider(made).await;
+        let url = routes::gateway(&Clock::default(), &[made.agent("a", &provider.url, "m")]).await;
+        let agui = json!({ "threadId": "t", "runId": uuid::Uuid::now_v7(), "state": {},
+            "messages": [{ "id": "1", "role": "user", "content": "Hi" }], "context": [],
+            "tools": [{ "name": "f", "description": "", "parameters": { "type": "object" } }],
+            "forwardedProps": {} });
+        let ai_sdk = json!({ "id": "c", "messages": [{ "id": "1", "role": "user",
+            "parts": [{ "type": "text", "text": "Hi" }] }] });
+        let a2a = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage",
+            "params": { "message": { "messageId": "1", "role": "ROLE_USER",
+                "parts": [{ "text": "Hi" }] } } });
+        let messages = json!({ "max_tokens": 9, "stream": true,
+            "messages": [{ "role": "user", "content": "Hi" }] });
+        let mut told = Vec::new();
+        for (path, body) in [
+            ("/v1/ag-ui", &agui),
+            ("/v1/ai-sdk/chat", &ai_sdk),
+            ("/v1/a2a", &a2a),
+            ("/v1/messages", &messages),
+        ] {
+            let post = client().post(format!("{url}{path}")).header("a2a-version", "1.0");
+            let answer = post.json(body).send().await.unwrap();
+            assert_eq!(answer.status(), 200, "{path}");
+            let stream = answer.headers()["x-stream-id"].to_str().unwrap().to_owned();
+            let text = answer.text().await.unwrap();
+            if path != "/v1/messages" {
+                told.push((path.to_owned(), text));
+            }
+            for path in [
+                format!("/v1/streams/{stream}?face=ag-ui"),
+                format!("/v1/durable/{stream}?face=ai-sdk"),
+            ] {
+                let answer = client().get(format!("{url}{path}")).send().await.unwrap();
+                told.push((path, answer.text().await.unwrap()));
+            }
+        }
+        for (path, text) in told {
+            for opaque in ["SIGNED", "REDACTED", "ENCRYPTED", "GOOGLE", "NATIVE", "127.0.0.1"] {
+                assert!(!text.contains(opaque), "{made:?}, {path}: {opaque} in {text}");
+            }
+        }
+    }
+}

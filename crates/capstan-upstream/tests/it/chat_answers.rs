@@ -148,7 +148,7 @@ async fn unknown_members_are_in_a_collected_chat() {
 }
 
 #[tokio::test]
-async fn after_a_cut_no_member_is_told_twice() {
+async fn after_a_cut_no_member_is_sent_twice() {
     let cut = |nth: usize| {
         let mut acts = script(rich());
         acts.truncate(if nth == 0 { 5 } else { acts.len() });

@@ -65,7 +65,7 @@ async fn provider() -> Provider {
 }
 
 #[tokio::test]
-async fn what_the_gateway_does_not_know_reaches_an_agent_of_the_same_protocol() {
+async fn unknown_members_reach_an_agent_of_the_same_protocol() {
     let provider = provider().await;
     let config = json!({ "model": "m", "url": provider.url });
     let agents = [("own", "openai", config), ("route", "route", json!({ "use": ["own"] }))];
@@ -81,7 +81,7 @@ async fn what_the_gateway_does_not_know_reaches_an_agent_of_the_same_protocol() 
 }
 
 #[tokio::test]
-async fn what_the_gateway_does_not_know_is_refused_by_name_elsewhere() {
+async fn unknown_members_are_refused_by_name_by_other_protocols() {
     let provider = provider().await;
     let (own, url) = (json!({ "model": "m", "url": provider.url }), &provider.url);
     let agents = [

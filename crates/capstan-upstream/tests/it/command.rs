@@ -112,7 +112,7 @@ async fn tool_calls_and_their_results_become_events() {
 }
 
 #[tokio::test]
-async fn a_subagents_error_is_a_warning_while_the_run_goes_on() {
+async fn a_subagents_error_is_a_warning_and_the_run_continues() {
     let told = ask(&gateway(agent("command", replay("overloaded_subagent"))).await, "Hi").await;
     let warning = &told.errors[0];
     assert_eq!(warning.severity, ErrorSeverity::Warning);
@@ -289,7 +289,7 @@ async fn lost_writes_are_a_warning_after_the_result() {
 
 /// As a CLI writes it whose stream was cut: the block is closed, then it says that it tries again.
 #[tokio::test]
-async fn what_an_abandoned_attempt_said_is_gone_on_from_or_taken_back() {
+async fn text_of_an_abandoned_call_is_continued_or_reset() {
     let retry = news(
         "api_retry",
         json!({ "attempt": 1, "max_retries": 2, "retry_delay_ms": 5,
@@ -326,7 +326,7 @@ fn interrupts(outputs: &[Output]) -> Vec<capstan_agent::Interrupt> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permission_that_a_process_asks_for_is_an_interrupt_and_its_answer_reaches_the_next() {
+async fn a_permission_is_an_interrupt_and_its_answer_reaches_the_next_process() {
     let config = json!({ "command": ["sh", "-c", ASKS], "prompt": "stream-json" });
     let (outputs, outcome) = run(agent("command", config.clone()), Turn::new("Write it")).await;
     outcome.unwrap();
@@ -353,7 +353,7 @@ async fn a_permission_that_a_process_asks_for_is_an_interrupt_and_its_answer_rea
 
 /// Whatever way the prompt came: nobody waits for a process that waits for an answer.
 #[tokio::test]
-async fn what_a_process_asks_never_makes_it_hang() {
+async fn a_process_never_hangs_on_its_own_request() {
     let asks = |request: Value| {
         json!({ "type": "control_request", "request_id": "r",
     "request": request })
@@ -379,7 +379,7 @@ async fn what_a_process_asks_never_makes_it_hang() {
 }
 
 #[tokio::test]
-async fn messages_of_a_process_are_paragraphs_and_its_own_words_stay_inside() {
+async fn messages_of_a_process_are_paragraphs_and_its_errors_stay_inside() {
     let own = json!({ "type": "assistant", "message": { "id": "x", "model": "<synthetic>",
     "content":
         [{ "type": "text", "text": "API Error: connect http://10.1.2.3:8080" }] } });
@@ -395,7 +395,7 @@ async fn messages_of_a_process_are_paragraphs_and_its_own_words_stay_inside() {
 }
 
 #[tokio::test]
-async fn a_prompt_that_looks_like_a_command_is_told_as_words() {
+async fn a_prompt_that_looks_like_a_command_is_sent_as_text() {
     let script = format!("set -- \"$(printf %s \"$1\" | tr '\\n' ' ')\"; {ECHO}");
     let config = json!({ "command": ["sh", "-c", script, "sh"], "prompt": "argument" });
     let (outputs, outcome) = run(agent("command", config), Turn::new("/clear")).await;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::common::*;
+use crate::continued;
 use capstan_agent::{Agent, Timer};
 use capstan_demo::Demo;
 use serde_json::{Value, json};
@@ -201,15 +202,17 @@ async fn a_foreign_cap_servers_cut_is_resumed_at_its_cursor() {
             .concat(),
     })
     .await;
-    let told = ask(&gateway(agent("cap", json!({ "url": upstream.url }))).await, "Hi").await;
+    let near = gateway(agent("cap", json!({ "url": upstream.url }))).await;
+    let told = ask(&near, "Hi").await;
     assert_eq!((told.text, told.errors.len()), (words(60), 0));
+    assert_eq!(continued::ways(&near).await, ["upstream_resume"]);
     let seen = upstream.seen();
     assert!(seen[1].head.contains(&format!("last-event-id: {STREAM}:40")), "{}", seen[1].head);
     assert_eq!(seen[0].body, seen[1].body, "the same request");
 }
 
 #[tokio::test]
-async fn what_a_foreign_cap_server_takes_back_is_taken_back() {
+async fn a_foreign_cap_servers_reset_is_applied() {
     let reset = json!({ "id": STREAM, "timestamp": "2026-02-03T10:15:37Z", "type": "stream_reset",
         "data": { "attempt": 2, "after_seq": 1 } });
     let event = json!({ "id": STREAM, "timestamp": "2026-02-03T10:15:37Z", "type": "X",

@@ -23,7 +23,9 @@ fn shown(output: &Output) -> Value {
         Output::Reason(reason) => json!({ "reason": reason }),
         Output::FarId(id) => json!({ "far_id": id }),
         // A decoder makes no calls.
-        Output::CallBegan(_) | Output::CallEnded(_) | Output::Member(_) => Value::Null,
+        Output::CallBegan(_) | Output::CallEnded(_) | Output::Member(_) | Output::Continued(_) => {
+            Value::Null
+        }
         Output::Interrupt(asked) => json!({ "interrupt": asked }),
     }
 }

@@ -27,6 +27,29 @@ fn row(kind: &str) -> &str {
 const KINDS: [&str; 3] = ["openai", "responses", "anthropic"];
 
 #[tokio::test]
+async fn a_beta_of_responses_reaches_an_agent_of_the_same_protocol() {
+    let events = [
+        json!({ "type": "response.output_text.delta", "output_index": 0, "delta": "Hello." }),
+        json!({ "type": "response.completed", "response": { "status": "completed" } }),
+    ];
+    let script =
+        move |_| std::iter::once(stream_head()).chain(events.iter().map(chunk)).collect::<Vec<_>>();
+    let provider = Provider::start(script).await;
+    let config = json!({ "model": "m", "api": "responses", "url": provider.url });
+    let url = provider.gateway("openai", config).await + "/v1/responses";
+    for key in ["one", "one", "two"] {
+        let post = client().post(&url).json(&json!({ "input": "Hi" }));
+        let post = post.header("openai-beta", "agents=v1, new=v2").header("idempotency-key", key);
+        assert_eq!(post.send().await.unwrap().status(), 200);
+    }
+    assert_eq!(provider.calls(), 2, "a repeat is the same run");
+    for seen in provider.seen() {
+        assert!(seen.head.contains("openai-beta: agents=v1,new=v2"), "{}", seen.head);
+        assert_eq!(seen.body["openai_beta"], Value::Null, "{}", seen.body);
+    }
+}
+
+#[tokio::test]
 async fn own_headers_and_the_query_are_sent_and_no_key() {
     for kind in KINDS {
         let provider = Provider::start(|_| status(400, &[], "{}")).await;

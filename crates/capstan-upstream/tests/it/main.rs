@@ -3,6 +3,7 @@
 #![recursion_limit = "512"]
 
 mod a2a;
+mod answer_members;
 mod awkward;
 mod awkward_calls;
 mod carried;
@@ -10,6 +11,7 @@ mod chat_answers;
 mod chat_requests;
 mod command;
 mod common;
+mod continued;
 mod end_to_end;
 mod errors;
 mod fixtures;

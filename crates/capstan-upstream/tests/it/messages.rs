@@ -196,7 +196,7 @@ async fn an_answer_is_its_providers_own_and_comes_back_to_it_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_cut_below_the_gateway_is_noticed_by_nobody() {
+async fn a_cut_below_the_gateway_is_invisible_to_clients() {
     for place in [
         "before-events",
         "after-start",
@@ -224,7 +224,7 @@ async fn a_cut_below_the_gateway_is_noticed_by_nobody() {
 /// A second answer of a model is another one. Behind a complete block its beginning does not fit,
 /// and Claude Code asks for the rest by itself.
 #[tokio::test]
-async fn a_cut_behind_a_complete_block_is_left_to_a_client_that_asks_for_the_rest() {
+async fn a_cut_after_a_complete_block_is_left_to_the_client() {
     for (place, calls) in [("mid-text", 2), ("mid-arguments", 1), ("before-finish", 1)] {
         let rule = format!("close-mid-stream:{place}@1");
         let provider = provider(thoughtful().fault(rule.parse().unwrap())).await;
@@ -302,7 +302,7 @@ async fn a_hidden_thought_is_one_call_and_keeps_its_signature() {
 }
 
 #[tokio::test]
-async fn a_providers_own_error_is_told_in_its_words() {
+async fn a_providers_own_error_is_sent_unchanged() {
     for (rule, status, kind) in [
         ("status-529", 529, "overloaded_error"),
         ("status-500", 500, "api_error"),
@@ -388,7 +388,7 @@ async fn a_refusal_is_repeated_once_for_a_client_that_repeats_it_itself() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_request_is_told_in_the_providers_words() {
+async fn a_wrong_request_gets_the_providers_own_error() {
     let provider = provider(thoughtful()).await;
     let url = gateway(&provider).await;
     let mut body = asked();
@@ -420,4 +420,61 @@ async fn the_provider_counts_tokens() {
     assert_eq!(count(&url).await, count(&provider.url()).await);
     let calls = provider.calls();
     assert_eq!((calls[0].api, &calls[0].body), ("count-tokens", &body));
+}
+
+/// A thought with its signature, then a text.
+fn thinks_and_says(thought: &str, signature: &str, text: &[&str], has_end: bool) -> Vec<Do> {
+    let start = json!({ "id": format!("msg_{signature}"), "type": "message", "role": "assistant",
+        "model": "m", "content": [], "usage": { "input_tokens": 3, "output_tokens": 1 } });
+    let block = |index: u64, block: Value| {
+        let kind = "content_block_start";
+        json!({ "type": kind, "index": index, "content_block": block })
+    };
+    let delta = |index: u64, delta: Value| {
+        let kind = "content_block_delta";
+        json!({ "type": kind, "index": index, "delta": delta })
+    };
+    let mut events = vec![
+        json!({ "type": "message_start", "message": start }),
+        block(0, json!({ "type": "thinking", "thinking": "", "signature": "" })),
+        delta(0, json!({ "type": "thinking_delta", "thinking": thought })),
+        delta(0, json!({ "type": "signature_delta", "signature": signature })),
+        json!({ "type": "content_block_stop", "index": 0 }),
+        block(1, json!({ "type": "text", "text": "" })),
+    ];
+    let said = text.iter().map(|text| delta(1, json!({ "type": "text_delta", "text": text })));
+    events.extend(said);
+    if has_end {
+        events.push(json!({ "type": "content_block_stop", "index": 1 }));
+        events.push(json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" },
+            "usage": { "output_tokens": 9 } }));
+        events.push(json!({ "type": "message_stop" }));
+    }
+    std::iter::once(stream_head()).chain(events.iter().map(chunk)).collect()
+}
+
+#[tokio::test]
+async fn other_thoughts_before_the_same_text_are_not_shown_and_the_text_goes_on() {
+    for (second, is_same) in [("Hello there.", true), ("Help yourself.", false), ("He", false)] {
+        let script = move |nth| match nth {
+            0 => thinks_and_says("First.", "c2lnMQ==", &["Hel", "lo"], false),
+            1 => thinks_and_says("Second, at length.", "c2lnMg==", &["He"], false),
+            _ => thinks_and_says("Third.", "c2lnMw==", &[second], true),
+        };
+        let provider = Provider::start(script).await;
+        let config = json!({ "model": "claude-m", "url": provider.url, "attempts": 3 });
+        let url = provider.gateway("anthropic", config).await;
+        let request = client().post(format!("{url}/v1/messages")).json(&asked());
+        let told = told(request.send().await.unwrap()).await;
+        assert_eq!(provider.calls(), 3, "{told:?}");
+        if !is_same {
+            assert_eq!(told.last().unwrap()["type"], "error", "{second}: {told:?}");
+            continue;
+        }
+        let message = message(&told);
+        let thought = json!({ "type": "thinking", "thinking": "First.", "signature": "c2lnMQ==" });
+        let text = json!({ "type": "text", "text": "Hello there." });
+        assert_eq!(message["content"], json!([thought, text]), "{told:?}");
+        assert_eq!(message["stop_reason"], "end_turn");
+    }
 }

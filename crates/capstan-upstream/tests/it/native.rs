@@ -56,7 +56,8 @@ fn responses() -> Value {
             { "type": "custom_tool_call_output", "call_id": "c", "output": "Done." },
         ],
         "instructions": "Be brief.", "max_output_tokens": 77, "max_tool_calls": 3,
-        "metadata": { "team": "a" }, "model": "a", "moderation": { "mode": "auto" }, "n": null,
+        "metadata": { "team": "a" }, "model": "a", "moderation": { "mode": "auto" },
+        "multi_agent": { "enabled": true }, "n": null,
         "parallel_tool_calls": false,
         "previous_response_id": null, "prompt": null, "prompt_cache_key": "k",
         "prompt_cache_options": { "mode": "auto" },
@@ -164,6 +165,42 @@ fn kept(dialect: Dialect, sent: &Value) -> Map<String, Value> {
 }
 
 #[tokio::test]
+async fn requests_tool_replaces_a_configured_one_of_its_name() {
+    let (schema, none) = (json!({ "type": "object" }), json!({}));
+    let of_messages =
+        |says: &str| json!({ "name": "f", "description": says, "input_schema": schema });
+    let of_responses = |says: &str| json!({ "type": "function", "name": "f", "description": says, "parameters": schema });
+    let of_chat = |says: &str| {
+        json!({ "type": "function",
+            "function": { "name": "f", "description": says, "parameters": schema } })
+    };
+    let said = |text: &str| json!([{ "role": "user", "content": text }]);
+    type Spec<'a> = &'a dyn Fn(&str) -> Value;
+    let cases: [(&str, &str, &str, Spec<'_>, fn() -> Vec<Value>, Value); 3] = [
+        ("anthropic", "/v1/messages", "messages", &of_messages, messages_answer, none.clone()),
+        ("openai", "/v1/chat/completions", "messages", &of_chat, chat_answer, none),
+        (
+            "openai",
+            "/v1/responses",
+            "input",
+            &of_responses,
+            responses_answer,
+            json!({ "api": "responses" }),
+        ),
+    ];
+    for (kind, path, place, spec, answer, more) in cases {
+        let provider = provider(answer).await;
+        let mut config = json!({ "model": "m", "url": provider.url, "key_env": "CARGO_PKG_NAME",
+            "parameters": { "tools": [spec("configured")] } });
+        config.as_object_mut().unwrap().extend(keys(more));
+        let body = json!({ "max_tokens": 9, "tools": [spec("asked")], place: said("Hi") });
+        ask(kind, config, path, &body).await;
+        let sent = provider.seen().remove(0).body;
+        assert_eq!(sent["tools"], json!([spec("asked")]), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn every_documented_member_reaches_an_agent_of_the_same_protocol() {
     for (dialect, kind, path, sent, answer, config) in [
         (
@@ -191,9 +228,10 @@ async fn every_documented_member_reaches_an_agent_of_the_same_protocol() {
             json!({ "model": "m", "api": "responses" }),
         ),
     ] {
-        // These two are headers of the request, not members.
+        // These are headers of the request, not members.
+        let is_header = |name: &&str| name.starts_with("anthropic_") || *name == "openai_beta";
         let names = rows(dialect).iter().map(|(name, _)| *name);
-        let documented: Vec<&str> = names.filter(|name| !name.starts_with("anthropic_")).collect();
+        let documented: Vec<&str> = names.filter(|name| !is_header(name)).collect();
         let named: Vec<&String> = sent.as_object().unwrap().keys().collect();
         assert_eq!(named, documented, "every member of the table is tried");
         let provider = provider(answer).await;
@@ -210,7 +248,7 @@ async fn every_documented_member_reaches_an_agent_of_the_same_protocol() {
 }
 
 #[tokio::test]
-async fn an_agent_of_another_protocol_says_what_it_left_out() {
+async fn an_agent_of_another_protocol_warns_of_omissions() {
     let provider = provider(messages_answer).await;
     let config = json!({ "model": "m", "url": provider.url });
     let told = ask("anthropic", config, "/v1/responses", &responses()).await;
@@ -256,7 +294,7 @@ async fn post_json(url: &str, body: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_a_model_thought_comes_back_to_it_in_the_next_turn() {
+async fn a_models_reasoning_comes_back_in_the_next_turn() {
     let long = "First I think of the city.\n\nThen of the sky \u{2014} blue, or not.";
     for (kind, api) in [("anthropic", None), ("openai", Some("responses"))] {
         for reasoning in [Some(long), None] {
@@ -285,7 +323,7 @@ async fn what_a_model_thought_comes_back_to_it_in_the_next_turn() {
 }
 
 #[tokio::test]
-async fn a_client_that_tells_all_of_it_need_not_know_what_was_thought() {
+async fn a_client_that_sends_the_whole_conversation_needs_no_thoughts() {
     let provider = thinker(Some("Hm.\n\nYes.")).await;
     let config = json!({ "model": "claude-m", "url": provider.url() });
     let url = gateway(agent("anthropic", config)).await + "/v1/ag-ui";
@@ -316,7 +354,7 @@ async fn a_client_that_tells_all_of_it_need_not_know_what_was_thought() {
 }
 
 #[tokio::test]
-async fn nobody_else_gets_what_a_model_thought() {
+async fn no_other_model_gets_a_models_reasoning() {
     let (maker, other) = (thinker(Some("Hm.")).await, thinker(None).await);
     let at = |provider: &FakeProvider| json!({ "model": "claude-m", "url": provider.url() });
     let agents = [("maker", "anthropic", at(&maker)), ("other", "anthropic", at(&other))];
@@ -383,7 +421,7 @@ fn responses_of_items() -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_a_provider_says_reaches_a_client_of_the_same_protocol_as_it_came() {
+async fn a_providers_events_reach_clients_of_its_protocol_unchanged() {
     let provider = provider(responses_of_items).await;
     let config = json!({ "model": "m", "api": "responses", "url": provider.url });
     let told = ask("openai", config, "/v1/responses", &responses()).await;
@@ -507,7 +545,7 @@ async fn a_chat_servers_signatures_come_back_in_the_session() {
 }
 
 #[tokio::test]
-async fn a_tool_loop_of_cap_has_what_was_thought() {
+async fn a_tool_loop_of_cap_keeps_reasoning() {
     let provider = thinker(Some("Hm.")).await;
     let config = json!({ "model": "claude-m", "url": provider.url() });
     let url = gateway(agent("anthropic", config)).await;
@@ -533,4 +571,130 @@ async fn a_tool_loop_of_cap_has_what_was_thought() {
     let complaints: Vec<_> = calls.iter().filter_map(|call| call.complaint.as_ref()).collect();
     assert_eq!((calls.len(), complaints), (2, vec![]), "{}", told.raw);
     assert_eq!(told.text, "Sunny.");
+}
+
+/// A reasoning item of several parts, then one of a single part, then a text.
+fn parted_reasoning() -> Vec<Value> {
+    let summary = |text: &str| json!({ "type": "summary_text", "text": text });
+    vec![
+        json!({ "type": "reasoning", "id": "rs_1", "encrypted_content": "e1",
+            "summary": [summary("One."), summary("Two.")] }),
+        json!({ "type": "reasoning", "id": "rs_2", "encrypted_content": "e2",
+            "summary": [summary("Three.")] }),
+    ]
+}
+
+fn thinks_in_parts() -> Vec<Value> {
+    let text = json!({ "type": "message", "id": "msg_1", "role": "assistant", "content":
+        [{ "type": "output_text", "text": "Done.", "annotations": [] }] });
+    let items = parted_reasoning().into_iter().chain([text]);
+    let mut events: Vec<Value> = (0..)
+        .zip(items)
+        .map(|(index, item)| {
+            json!({ "type": "response.output_item.done", "output_index": index, "item": item })
+        })
+        .collect();
+    events.push(json!({ "type": "response.completed", "response": { "status": "completed" } }));
+    events
+}
+
+#[tokio::test]
+async fn each_reasoning_item_has_its_own_thoughts_in_the_next_turn() {
+    let provider = provider(thinks_in_parts).await;
+    let config = json!({ "model": "m", "api": "responses", "url": provider.url });
+    let url = gateway(agent("openai", config)).await;
+    let reasoning = |body: &Value| -> Vec<Value> {
+        let items = body["input"].as_array().unwrap().iter();
+        items.filter(|item| item["type"] == "reasoning").cloned().collect()
+    };
+    let first = post_json(&format!("{url}/v1/responses"), &json!({ "input": "Hi" })).await;
+    let second = json!({ "previous_response_id": first["id"], "input": "And?" });
+    post_json(&format!("{url}/v1/responses"), &second).await;
+    assert_eq!(reasoning(&provider.seen()[1].body), parted_reasoning(), "from the session");
+
+    // The client of another protocol carries them.
+    let mut asked = json!({ "max_tokens": 99, "messages": [{ "role": "user", "content": "Hi" }] });
+    let first = post_json(&format!("{url}/v1/messages"), &asked).await;
+    let messages = asked["messages"].as_array_mut().unwrap();
+    messages.push(json!({ "role": "assistant", "content": first["content"] }));
+    messages.push(json!({ "role": "user", "content": "And?" }));
+    post_json(&format!("{url}/v1/messages"), &asked).await;
+    assert_eq!(reasoning(&provider.seen()[3].body), parted_reasoning(), "carried: {first}");
+}
+
+/// The same document with its name, in a request of each protocol.
+fn with_document(dialect: Dialect, is_uploaded: bool) -> Value {
+    let data = "data:application/pdf;base64,QQ==";
+    match dialect {
+        Dialect::OpenaiChat => {
+            let file = if is_uploaded {
+                json!({ "file_id": "file_1", "filename": "plan.pdf" })
+            } else {
+                json!({ "file_data": data, "filename": "plan.pdf" })
+            };
+            json!({ "messages": [{ "role": "user", "content": [{ "type": "file", "file": file },
+                { "type": "text", "text": "Read." }] }] })
+        }
+        Dialect::OpenaiResponses => {
+            let mut file = json!({ "type": "input_file", "filename": "plan.pdf" });
+            let (name, value) =
+                if is_uploaded { ("file_id", "file_1") } else { ("file_data", data) };
+            file[name] = json!(value);
+            json!({ "input": [{ "role": "user", "content": [file,
+                { "type": "input_text", "text": "Read." }] }] })
+        }
+        Dialect::AnthropicMessages => {
+            let source = if is_uploaded {
+                json!({ "type": "file", "file_id": "file_1" })
+            } else {
+                json!({ "type": "base64", "media_type": "application/pdf", "data": "QQ==" })
+            };
+            json!({ "max_tokens": 99, "messages": [{ "role": "user", "content": [
+                { "type": "document", "source": source, "title": "plan.pdf" },
+                { "type": "text", "text": "Read." }] }] })
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_document_keeps_its_name_in_every_protocol() {
+    use Dialect::{AnthropicMessages, OpenaiChat, OpenaiResponses};
+    let paths = [
+        (OpenaiChat, "/v1/chat/completions"),
+        (OpenaiResponses, "/v1/responses"),
+        (AnthropicMessages, "/v1/messages"),
+    ];
+    for (made, answer, at) in [
+        (OpenaiChat, chat_answer as fn() -> Vec<Value>, "/messages/0/content/0/file/filename"),
+        (OpenaiResponses, responses_answer, "/input/0/content/0/filename"),
+        (AnthropicMessages, messages_answer, "/messages/0/content/0/title"),
+    ] {
+        let provider = provider(answer).await;
+        let (kind, mut config) = match made {
+            AnthropicMessages => ("anthropic", json!({ "model": "m" })),
+            OpenaiChat => ("openai", json!({ "model": "m" })),
+            OpenaiResponses => ("openai", json!({ "model": "m", "api": "responses" })),
+        };
+        config["url"] = json!(provider.url);
+        let url = gateway(agent(kind, config)).await;
+        for (speaks, path) in paths {
+            for is_uploaded in [false, true] {
+                let case = format!("{speaks:?} client, {made:?} provider, uploaded: {is_uploaded}");
+                let mut asked = with_document(speaks, is_uploaded);
+                asked["stream"] = json!(true);
+                let post = client().post(format!("{url}{path}")).json(&asked);
+                let answer = post.header("x-capstan-events", "all").send().await.unwrap();
+                let text = answer.text().await.unwrap();
+                assert!(
+                    text.contains("Hello.") && !text.contains("not_translated"),
+                    "{case}: {text}"
+                );
+                let body = provider.seen().last().unwrap().body.clone();
+                // OpenAI's protocols name an uploaded file by its id alone.
+                let has_place = !is_uploaded || made == AnthropicMessages || made == speaks;
+                let name = body.pointer(at).and_then(Value::as_str);
+                assert_eq!(name, has_place.then_some("plan.pdf"), "{case}: {body}");
+            }
+        }
+    }
 }

@@ -273,6 +273,15 @@ async fn a_name_that_groq_refuses_is_refused_before_it_is_called() {
 }
 
 #[tokio::test]
+async fn configured_limit_is_sent_under_the_presets_name() {
+    let provider = Provider::start(|_| answer()).await;
+    let config = json!({ "preset": "openai", "parameters": { "max_tokens": 3 } });
+    asked(&provider, config, turn()).await.unwrap();
+    let body = provider.seen().remove(0).body;
+    assert_eq!((&body["max_completion_tokens"], body.get("max_tokens")), (&json!(3), None));
+}
+
+#[tokio::test]
 async fn azures_older_addresses_get_a_version() {
     let path = "openai/deployments/d/chat/completions?api-version";
     for (query, version) in [(json!({}), "2024-10-21"), (json!({ "api-version": "v9" }), "v9")] {
@@ -302,7 +311,7 @@ async fn settings_replace_what_a_preset_says() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_at_the_start() {
+fn senseless_settings_are_refused_at_the_start() {
     let refused = |kind: &str, config: Value| {
         let kinds = capstan_upstream::Kinds::default();
         let mut all = keys(json!({ "model": "m" }));

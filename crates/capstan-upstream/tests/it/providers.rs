@@ -122,8 +122,27 @@ async fn no_answer_at_all_is_a_timeout_after_two_calls() {
     assert_eq!(provider.clock.asked(Timer::FirstToken), [CallTimeouts::PROVIDER.first_token; 2]);
 }
 
+/// OpenAI sends nothing while a model thinks. A second call would be paid for, too.
 #[tokio::test]
-async fn a_late_first_token_is_asked_for_again() {
+async fn a_model_that_may_think_has_longer_until_its_first_token() {
+    let CallTimeouts { first_token, thinking, .. } = CallTimeouts::PROVIDER;
+    assert!(first_token < thinking);
+    for (more, limit) in [
+        (json!({}), first_token),
+        (json!({ "parameters": { "reasoning_effort": "high" } }), thinking),
+        (json!({ "model": "gpt-5" }), thinking),
+        (json!({ "model": "gpt-5", "timeouts": { "thinking": 7 } }), first_token),
+    ] {
+        let provider = always(vec![Do::Strike(Timer::FirstToken), Do::Hang]).await;
+        let mut config = config(&provider);
+        config.as_object_mut().unwrap().extend(keys(more));
+        ask(&provider.gateway("openai", config).await, "Hi").await;
+        assert_eq!(provider.clock.asked(Timer::FirstToken), [limit; 2]);
+    }
+}
+
+#[tokio::test]
+async fn a_late_first_token_causes_another_call() {
     let late = vec![stream_head(), Do::Strike(Timer::FirstToken), Do::Hang];
     heals(2, &once(late).await).await;
 }
@@ -206,7 +225,7 @@ async fn a_context_that_is_too_long_fails_at_once() {
 }
 
 #[tokio::test]
-async fn a_content_filter_fails_at_once_and_keeps_what_was_said() {
+async fn a_content_filter_fails_at_once_and_keeps_the_text() {
     let filtered = [vec![stream_head()], tokens(1, 3), finish("content_filter")].concat();
     let told = fails("content_refused", 1, &always(filtered).await).await;
     assert_eq!(told.text, words(3));
@@ -220,7 +239,7 @@ async fn an_error_in_the_stream_before_the_first_token_is_healed() {
 }
 
 #[tokio::test]
-async fn whatever_mixture_of_faults_there_is_a_run_makes_four_calls_at_most() {
+async fn any_mixture_of_faults_takes_at_most_four_calls() {
     let provider = Provider::start(|nth| match nth % 3 {
         0 => status(500, &[], ""),
         1 => [vec![stream_head()], tokens(1, 5)].concat(),

@@ -35,7 +35,7 @@ fn chat() -> Value {
 }
 
 #[tokio::test]
-async fn a_request_that_the_provider_refuses_is_told_with_its_words_by_openais_faces() {
+async fn openais_faces_send_a_providers_refusal_with_its_text() {
     for agent in AGENTS {
         for (path, body) in
             [("/v1/chat/completions", chat()), ("/v1/responses", json!({ "input": "Hi" }))]
@@ -59,7 +59,7 @@ async fn a_request_that_the_provider_refuses_is_told_with_its_words_by_openais_f
 }
 
 #[tokio::test]
-async fn a_stream_tells_of_a_refused_request_in_the_same_words() {
+async fn a_stream_has_the_same_text_for_a_refused_request() {
     for (path, mut body) in
         [("/v1/chat/completions", chat()), ("/v1/responses", json!({ "input": "Hi" }))]
     {
@@ -79,7 +79,7 @@ async fn a_stream_tells_of_a_refused_request_in_the_same_words() {
 }
 
 #[tokio::test]
-async fn messages_tell_of_a_refused_request_in_anthropics_words() {
+async fn messages_send_a_refused_request_in_anthropics_form() {
     let mut body = chat();
     body["max_tokens"] = 5.into();
     for agent in AGENTS {

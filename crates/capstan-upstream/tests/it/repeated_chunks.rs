@@ -84,7 +84,7 @@ fn messages() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn chunks_of_chat_completions_say_what_they_say_read_whole(
+    fn shortcuts_parse_chat_chunks_like_full_parsing(
         chunks in prop::collection::vec(chat(), 1..20),
     ) {
         let whole = chunks.iter().enumerate().map(|(n, chunk)| unlike(n, chunk));
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn events_of_messages_say_what_they_say_read_whole(chunks in prop::collection::vec(messages(),
+    fn shortcuts_parse_messages_like_full_parsing(chunks in prop::collection::vec(messages(),
     1..20)) {
         let whole = chunks.iter().enumerate().map(|(n, chunk)| unlike(n, chunk));
         let whole = read(anthropic::Decoder::new(ApiKey::none()), whole);

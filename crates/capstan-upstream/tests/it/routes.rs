@@ -246,7 +246,7 @@ after_the_first_token! {
 }
 
 #[tokio::test]
-async fn a_stall_in_the_middle_goes_on_elsewhere_and_is_hung_up() {
+async fn a_stall_in_the_middle_continues_at_another_member() {
     let two = Two::plain(broken("stall-mid-stream").await).await;
     let told = two.ask_and_strike(Timer::Idle, |call| call.tokens == 20).await;
     passed(&told, 2);
@@ -255,7 +255,7 @@ async fn a_stall_in_the_middle_goes_on_elsewhere_and_is_hung_up() {
 }
 
 #[tokio::test]
-async fn what_will_not_pass_elsewhere_is_not_asked_elsewhere() {
+async fn a_request_that_fails_everywhere_goes_to_no_other_member() {
     for (rule, code) in
         [("invalid-request", "upstream_error"), ("content-filter", "content_refused")]
     {
@@ -367,7 +367,7 @@ async fn an_answer_with_a_tool_call_is_never_continued() {
 }
 
 #[tokio::test]
-async fn a_hedge_takes_the_first_token_of_whoever_has_it_and_stops_the_other() {
+async fn a_hedge_takes_the_first_token_and_stops_the_other_call() {
     let rule = Rule::new(Fault::SlowFirstToken).seconds(Duration::from_secs(3600));
     let a = provider(Script::default().fault(rule)).await;
     let two = Two::new(a, healthy().await, json!({}), json!({}), json!({ "hedge": 1.5 })).await;
@@ -429,7 +429,7 @@ async fn the_breaker_opens_over_all_runs_and_closes_with_a_probe() {
 }
 
 #[tokio::test]
-async fn calls_and_usage_are_told_by_member_in_close_and_in_json_mode() {
+async fn calls_and_usage_are_reported_by_member() {
     // Without its finish, so that it has said what it took so far: nothing.
     let two = Two::plain(broken("reset-mid-stream@1").await).await;
     let (status, told) = ask_json(&two.gateway, "hi").await;
@@ -466,7 +466,7 @@ async fn weights_spread_runs_and_the_others_still_stand_in() {
 }
 
 #[tokio::test]
-async fn a_route_makes_no_more_calls_than_it_may_whoever_fails() {
+async fn a_route_keeps_its_budget_whichever_member_fails() {
     for (rule, calls) in [("status-500", 4), ("reset-mid-stream", 4), ("error-in-stream", 4)] {
         let two = Two::new(
             broken(rule).await,

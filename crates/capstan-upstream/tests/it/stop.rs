@@ -264,7 +264,7 @@ async fn a_run_that_waits_for_too_long_takes_its_far_run_along() {
 }
 
 #[tokio::test]
-async fn a_drain_waits_until_what_it_has_told_to_end_has_ended() {
+async fn a_drain_waits_for_remote_runs_that_it_ends() {
     let mut far = Far::start().await;
     // One attempt: at the drain limit the run fails for good.
     let near = Near::start(far.cap(json!({})), at_once()).await;
@@ -276,7 +276,7 @@ async fn a_drain_waits_until_what_it_has_told_to_end_has_ended() {
 }
 
 #[tokio::test]
-async fn a_stop_before_the_far_server_has_answered_ends_what_it_starts() {
+async fn a_stop_before_the_far_answer_ends_the_far_run() {
     for kind in ["cap", "ag-ui"] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

@@ -100,7 +100,7 @@ fn question() -> Value {
 }
 
 #[tokio::test]
-async fn what_a_request_brings_reaches_each_kind() {
+async fn every_part_of_a_request_reaches_each_kind() {
     for kind in KINDS {
         let (provider, gateway) = provider_of(kind).await;
         let sent = input("t", &json!([question()]));

@@ -59,7 +59,7 @@ fn check(args: serve::Args) -> Result<(), Failure> {
     let whose = match settings.tenants.current().len() {
         0 if settings.jwt.is_some() => "Every request needs a token.",
         0 if config.open => {
-            "No tenants, and open: anybody who can reach the address may use the agents."
+            "No tenants, and open: everybody who can reach the address may use the agents."
         }
         0 => "No tenants: everything belongs to the tenant `local`, and only this machine may ask.",
         _ if settings.jwt.is_some() => "Every request needs a token, or the key of a tenant.",

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_act_on_is_shown_as_text() {
+    fn control_characters_are_shown_as_text() {
         let wrong = "run\n2026-01-01 ERROR forged \u{1b}[2J\r\u{7}\u{9b}\u{202e}";
         let shown = harmless(wrong);
         assert!(!shown.chars().any(char::is_control), "{shown:?}");

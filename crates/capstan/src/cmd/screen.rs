@@ -162,7 +162,7 @@ impl Screen {
     fn reset(&self, transcript: &Transcript) -> io::Result<()> {
         if !self.is_terminal {
             let message =
-                "a second attempt gave another answer: what was printed is void; ask again";
+                "a second attempt gave another answer: the printed text is void; ask again";
             return Err(io::Error::other(message));
         }
         self.line("the answer starts again here:".dimmed());

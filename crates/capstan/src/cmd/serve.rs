@@ -207,8 +207,8 @@ fn unopened(error: &JournalError) -> Failure {
              disk:<folder>",
         ),
         ErrorKind::Corrupt => failure.with_help(
-            "look with `capstan journal check <folder>`; `capstan journal \
-             repair <folder>` keeps what is whole",
+            "check it with `capstan journal check <folder>`; `capstan journal repair <folder>` \
+             keeps the intact parts",
         ),
         ErrorKind::Unavailable | ErrorKind::Unsupported
             if error.to_string().contains("PostgreSQL") =>

@@ -245,7 +245,7 @@ async fn a_database_that_crashes_and_comes_back_is_not_noticed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn while_the_database_is_away_the_console_says_so_and_readers_wait() {
+async fn without_the_database_the_console_reports_it_and_readers_wait() {
     let mut engine = Engine::start(&[]);
     let mut cluster = Cluster::empty(engine.url(), PATIENT);
     cluster.add();

@@ -41,7 +41,7 @@ fn the_example_is_accepted_and_changes_nothing() {
 }
 
 #[test]
-fn what_the_console_shows_is_told_as_it_holds() {
+fn the_effective_content_rule_is_printed() {
     let folder = tempfile::tempdir().unwrap();
     let tenant = format!("[[tenants]]\nname = \"acme\"\nkeys = [\"sha256:{}\"]\n", "ab".repeat(32));
     let files = [
@@ -57,7 +57,7 @@ fn what_the_console_shows_is_told_as_it_holds() {
 }
 
 #[test]
-fn every_value_is_told_with_the_place_that_it_comes_from() {
+fn every_value_is_printed_with_its_source() {
     let folder = tempfile::tempdir().unwrap();
     let file = format!(
         "durability = \"power\"\n[limits]\nruns = 7\n[[tenants]]\nname = \"acme\"\nkeys = \
@@ -81,7 +81,7 @@ fn every_value_is_told_with_the_place_that_it_comes_from() {
 }
 
 #[test]
-fn what_would_keep_the_server_from_starting_is_said() {
+fn the_check_reports_what_prevents_a_start() {
     let folder = tempfile::tempdir().unwrap();
     for (args, part) in [
         (["--listen", "0.0.0.0:8787"], "capstan key new"),

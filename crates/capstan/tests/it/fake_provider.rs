@@ -39,7 +39,7 @@ fn ask(address: &str, path: &str) -> String {
 }
 
 #[test]
-fn it_breaks_as_it_is_told_prints_what_it_was_asked_and_sums_up() {
+fn it_applies_faults_prints_calls_and_sums_up() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("outage.toml");
     std::fs::write(

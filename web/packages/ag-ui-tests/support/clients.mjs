@@ -11,8 +11,8 @@ import { resumingFetch } from "./resuming-fetch.mjs";
 const QUICK = { delayMs: 1, maxAttempts: 50 };
 
 /**
- * A run by AG-UI's own client. Returns its events, the texts of the new assistant messages, all
- * messages, the RUN_ERROR if there was one, and whatever was thrown.
+ * A run with AG-UI's own client. Returns its events, the texts of the new assistant messages, all
+ * messages, the RUN_ERROR if there was one, and the thrown error.
  */
 async function runAgUi(
   HttpAgent,
@@ -79,8 +79,7 @@ async function runTanStack(
   });
   await client.sendMessage(text);
   const answer = answerOf(client.getMessages());
-  // A RUN_ERROR without our metadata is one that the client made itself of something that was
-  // thrown.
+  // A RUN_ERROR without our metadata was made by the client from a thrown error.
   const error = events.find((e) => e.type === "RUN_ERROR");
   const runId = events.find((e) => e.type === "RUN_STARTED")?.runId;
   return {
@@ -119,9 +118,7 @@ for (const level of ["warn", "error"]) {
   console[level] = (...args) => hearing.getStore()?.push(args.join(" ")) ?? plain(...args);
 }
 
-/**
- * What clients complain of in the test that calls this, and in no other: tests run side by side.
- */
+/** The errors that clients log in the calling test. Tests run in parallel. */
 export function listen() {
   const said = [];
   hearing.enterWith(said);
@@ -130,5 +127,5 @@ export function listen() {
 
 export const types = (events) => events.map((event) => event.type);
 export const tokens = (n) => Array.from({ length: n }, (_, i) => `tok${i + 1} `).join("");
-/** Our members of a RUN_ERROR, wherever this client line keeps them. */
+/** Our members of a RUN_ERROR, wherever this client line has them. */
 export const capstan = (event) => event.metadata.capstan;

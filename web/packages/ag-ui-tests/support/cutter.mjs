@@ -1,17 +1,16 @@
-// @ts-nocheck: tests of other packages use it as it is.
-// A proxy that breaks responses off after a number of events, between two of them, as a bad
-// network would.
+// @ts-nocheck: tests of other packages use this file unchanged.
+// A proxy that cuts responses after a number of events, between two events, as a bad network would.
 import { createServer, request } from "node:http";
 
-/** After how many of a stream's events it is cut: six places, and in the soak every one. */
+/** The numbers of events after which a stream is cut: six positions, and in the soak every one. */
 export const cutsOf = (events) =>
   process.env["CAPSTAN_SOAK"]
     ? Array.from({ length: events - 1 }, (_, n) => n + 1)
     : [1, 2, 3, 7, events - 2, events - 1];
 
 /**
- * Starts a proxy in front of `target`. `plan(n)` says after how many events the n-th streamed
- * response breaks off; `undefined` lets it pass. The log holds the Last-Event-ID of every request.
+ * Starts a proxy in front of `target`. `plan(n)` returns after how many events the n-th streamed
+ * response is cut; `undefined` means never. The log has the Last-Event-ID of every request.
  */
 export async function startCutter(target, plan) {
   const log = [];
@@ -44,8 +43,7 @@ function forward(response, outgoing, cutAfter = Infinity, abort) {
   let buffer = "";
   let events = 0;
   let isCut = false;
-  // What was written goes out first; the missing end of the chunked body is what the client
-  // notices.
+  // Written bytes are sent first. The client notices the missing end of the chunked body.
   const cutAfterWriting = (frame) => {
     isCut = true;
     abort();

@@ -1,5 +1,5 @@
-// Fake providers on loopback: each keeps what it was sent. The first call calls a tool or asks,
-// later ones answer.
+// Fake providers on loopback, which record their requests. The first answer calls a tool or asks a
+// question, later ones answer.
 import { createServer } from "node:http";
 
 const ARGUMENTS = '{"city":"Rome"}';
@@ -25,7 +25,7 @@ const openai = {
   answer: (text) => [
     { choices: [{ index: 0, delta: { content: text }, finish_reason: "stop" }], usage: {} },
   ],
-  /** The tools and the result that a request brought. */
+  /** The tools and the result in a request. */
   seen: (body) => ({
     tools: (body.tools ?? []).map((tool) => tool.function.name),
     context: body.messages
@@ -107,7 +107,7 @@ const agui = {
 
 export const providers = { openai, anthropic, "ag-ui": agui };
 
-/** Starts one; `script(nth, body)` gives the events of the nth answer, from 0. */
+/** Starts a provider. `script(nth, body)` returns the events of the nth answer, from 0. */
 export async function startProvider(script) {
   const bodies = [];
   const server = createServer(async (request, response) => {

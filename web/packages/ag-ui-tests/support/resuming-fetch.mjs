@@ -1,5 +1,5 @@
-// AG-UI's own client does not resume. With this as its `fetch` it does: a body that breaks off is
-// continued by the same POST with the id of the last event. docs/ag-ui.md shows it.
+// AG-UI's own client does not resume. With this `fetch` it does: after a cut, the same POST is sent
+// with the id of the last event. docs/ag-ui.md shows it.
 
 /**
  * A `fetch` whose event streams survive broken connections. With `comeBack`, a run that waits for
@@ -46,7 +46,7 @@ async function* follow(response, resume, { delayMs, maxAttempts, comeBack }) {
   throw new Error("the run could not be resumed");
 }
 
-/** The seconds after which a run that waits may be asked for again. */
+/** The seconds after which a waiting run may be requested again. */
 function waitOf(frame) {
   if (!frame.includes('"type":"RUN_ERROR"')) return undefined;
   const { severity, retry_after } =
@@ -54,7 +54,7 @@ function waitOf(frame) {
   return severity === "TRANSIENT" ? (retry_after ?? 1) : undefined;
 }
 
-/** Whole frames only: one that is cut is not shown. */
+/** Complete frames only. A cut frame is dropped. */
 async function* framesOf(response) {
   let buffer = "";
   for await (const text of response.body.pipeThrough(new TextDecoderStream())) {

@@ -1,5 +1,4 @@
-// Broken connections: whatever event comes last before the cut, the run goes on and no text is
-// doubled.
+// Broken connections: after a cut at any event, the run continues and no text is repeated.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 
@@ -17,7 +16,7 @@ const placesIn = (events) => {
   return new Set(Array.from({ length: Math.min(events, PLACES) }, (_, n) => Math.round(n * step)));
 };
 
-/** What must be the same whether the connection held or not: ids and times differ between runs. */
+/** The part of the result that must not depend on cuts. Ids and times differ between runs. */
 const shape = ({ events, answer }) => ({ types: types(events), answer });
 
 describe("broken connections", { concurrency: true }, () => {
@@ -27,7 +26,7 @@ describe("broken connections", { concurrency: true }, () => {
       before(async () => (gateway = await startGateway()));
       after(() => gateway.stop());
 
-      /** One run for each place at which its first connection breaks off, all at once. */
+      /** One run for each position of the first cut, in parallel. */
       async function cutEverywhere(command, events, check) {
         const cuts = Array.from(placesIn(events), async (n) => {
           const cutter = await startCutter(gateway.url, (request) =>
@@ -90,7 +89,7 @@ describe("broken connections", { concurrency: true }, () => {
   }
 });
 
-/** A client whose connection broke after the end asks once more and is told the end again. */
+/** A client whose connection broke after the end requests once more and gets the end again. */
 function withoutSecondEnd({ types, answer }) {
   const isEnd = (type) => type === "RUN_FINISHED" || type === "RUN_ERROR";
   return { types: types.filter((type, n) => !(isEnd(type) && isEnd(types[n - 1]))), answer };

@@ -1,5 +1,5 @@
-// Debug mode, the text message for old front ends, limits, keys, other origins, a server that
-// goes down.
+// Debug mode, the text message for old front ends, limits, keys, other origins, and a server that
+// shuts down.
 import assert from "node:assert/strict";
 import { createHash, randomUUID } from "node:crypto";
 import { describe, test } from "node:test";
@@ -13,7 +13,7 @@ const each = (name, body) => {
   }
 };
 
-/** A gateway for the length of one test. */
+/** A gateway for one test. */
 async function gatewayFor(t, options) {
   const gateway = await startGateway(options);
   t.after(() => gateway.stop());

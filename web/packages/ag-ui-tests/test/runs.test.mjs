@@ -1,5 +1,4 @@
-// Whole runs, every kind of failure, attempts, stop: what the published clients make of what the
-// gateway sends.
+// Complete runs, every kind of failure, attempts, and stops, as the published clients see them.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 

@@ -1,5 +1,5 @@
-// A front end with tools of its own, and people in the loop: the published clients against each
-// kind of agent.
+// A front end with its own tools, and questions to users: the published clients against each kind
+// of agent.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { describe, test } from "node:test";
@@ -18,7 +18,7 @@ const weather = {
   parameters: { type: "object", properties: { city: { type: "string" } } },
 };
 
-/** A gateway with one agent behind which `script` answers, for the length of one test. */
+/** A gateway for one test, with one agent behind which `script` answers. */
 async function behind(t, kind, script) {
   const provider = await startProvider(script);
   t.after(provider.stop);

@@ -1,8 +1,8 @@
 // The canonical module of the AG-UI error codes: story 22-B2's ten, their statuses, texts and
 // retry rules.
 //
-// What a toast says by its code is the story's own wording. Everything else is derived from the
-// generated catalogue of faults.
+// The texts of toasts come from the story. Everything else is derived from the generated catalogue
+// of faults.
 import {
   AGUI_HTTP_STATUS,
   AGUI_RETRYABLE,
@@ -15,25 +15,25 @@ import type { ErrorDomain, ErrorSeverity } from "./generated/wire.js";
 export { AGUIErrorCode } from "./generated/faults.js";
 export { parseAGUIError } from "./parse-error.js";
 
-/** A failure of a run as a user interface needs it. */
+/** A failure of a run, with the facts that a user interface needs. */
 export interface AGUIErrorData {
-  /** One of the ten, or what a foreign agent sent instead. */
+  /** One of the ten codes, or a foreign agent's own code. */
   code: AGUIErrorCode | string;
-  /** For people. */
+  /** A text for people. */
   message: string;
-  /** The fixed status of the code, or the one that was sent. */
+  /** The fixed status of the code, or the status of the response. */
   http_status: number;
-  /** More; empty in production unless it is harmless. */
+  /** Further facts; in production only harmless ones. */
   details?: Record<string, unknown>;
   /** Seconds to wait before a retry. */
   retry_after?: number;
-  /** The finer code of the catalogue, where the sender knows it. */
+  /** The finer code of the catalogue, if the sender has it. */
   kind?: string;
   /** What the run does next. */
   severity?: ErrorSeverity;
   /** Where the failure comes from. */
   domain?: ErrorDomain;
-  /** The finer kind's own word on a retry; it wins over the code's. */
+  /** Whether a retry can help, by the finer kind. It takes precedence over the code's own rule. */
   retryable?: boolean;
   /** The problem type, `/errors/<slug>`. */
   type?: string;
@@ -44,7 +44,7 @@ const CODES: readonly AGUIErrorCode[] = Object.values(AGUIErrorCode);
 /** The fixed HTTP status of each code. */
 export const ERROR_STATUS: Readonly<Record<AGUIErrorCode, number>> = AGUI_HTTP_STATUS;
 
-/** What a toast says by its code, in the story's words. */
+/** The text of a toast for each code, from the story. */
 export const ERROR_MESSAGES: Readonly<Record<AGUIErrorCode, string>> = {
   AGENT_EXECUTION_ERROR: "Something went wrong. Please try again.",
   TENANT_REQUIRED: "Authentication required.",
@@ -77,8 +77,8 @@ export function faultOf(code: string): Fault | undefined {
 }
 
 /**
- * Whether the same request may succeed later. The finer kind's own flag wins over what the code
- * usually means.
+ * Whether the same request may succeed later. The finer kind's flag takes precedence over the
+ * code's.
  */
 export function isRetryableError(error: AGUIErrorCode | string | AGUIErrorData): boolean {
   if (typeof error !== "string")
@@ -88,17 +88,14 @@ export function isRetryableError(error: AGUIErrorCode | string | AGUIErrorData):
     : (faultOf(error)?.retryable ?? false);
 }
 
-/** Whether the user has to do something first: sign in, mend the input, begin anew. */
+/** Whether the user has to act first: sign in, correct the input, or begin anew. */
 export function requiresUserAction(error: AGUIErrorCode | string | AGUIErrorData): boolean {
   const kind = typeof error === "string" ? error : (error.kind ?? error.code);
   const domain = (typeof error === "string" ? undefined : error.domain) ?? faultOf(kind)?.domain;
   return (domain === "client" || domain === "security") && !isRetryableError(error);
 }
 
-/**
- * The title of a toast: what the story says of the code; for a code that nobody knows, the message
- * itself.
- */
+/** The title of a toast: the story's text for the code, or the message for an unknown code. */
 export function getErrorTitle(error: AGUIErrorData): string {
   const code = isAGUIErrorCode(error.code) ? error.code : faultOf(error.code)?.agui_code;
   return (
@@ -107,7 +104,7 @@ export function getErrorTitle(error: AGUIErrorData): string {
   );
 }
 
-/** The text of a toast: the message, with the wait that is left if there is one. */
+/** The text of a toast: the message, with the remaining wait if there is one. */
 export function getDisplayMessage(
   error: AGUIErrorData,
   secondsLeft: number = error.retry_after ?? 0,
@@ -125,7 +122,7 @@ export function retryHint(seconds: number): string {
 }
 
 /**
- * A wait in words, rounded up so that no retry is too early: "45 seconds", "2 minutes", "1 hour".
+ * A wait as text, rounded up so that no retry is too early: "45 seconds", "2 minutes", "1 hour".
  */
 export function formatRetryAfter(seconds: number): string {
   const whole = Math.max(0, Math.ceil(seconds));
@@ -135,7 +132,7 @@ export function formatRetryAfter(seconds: number): string {
     : plural(Math.ceil(whole / 3600), "hour");
 }
 
-/** How a toast looks: destructive for what the server got wrong. */
+/** The look of a toast: destructive for failures of the server. */
 export function getVariant(error: AGUIErrorData): "default" | "destructive" {
   return error.http_status >= 500 ? "destructive" : "default";
 }
@@ -144,14 +141,14 @@ function plural(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** What the sender said of this failure, else what the catalogue says of its finer kind. */
+/** The sender's own value for this failure, else the catalogue's value for its finer kind. */
 function finest(error: AGUIErrorData, read: (fault: Fault) => boolean): boolean | undefined {
   const fault =
     error.kind === undefined ? undefined : CATALOGUE.find(({ code }) => code === error.kind);
   return error.retryable ?? (fault && read(fault));
 }
 
-/** The kind with which a code shares its slug. */
+/** The fault kind that shares its slug with a code. */
 function headOf(code: AGUIErrorCode): Fault | undefined {
   const slug = code.toLowerCase().replaceAll("_", "-");
   return CATALOGUE.find((fault) => fault.slug === slug || `${fault.slug}-error` === slug);

@@ -1,7 +1,6 @@
-// Checks arguments before anything is sent. Errors name the argument.
-// Keys are never shown.
+// Checks arguments before the first request. Errors name the argument, and never contain a key.
 
-/** Numbers among the options, and the least that each may be. */
+/** Numeric options, with their smallest values. */
 const LEAST = {
   maxRetries: 0,
   maxWait: 0,
@@ -19,7 +18,7 @@ export function checkOptions(options: { [name in keyof typeof LEAST]?: unknown }
   }
 }
 
-/** Platforms repeat a header that cannot be sent in their complaint, and it may be a key. */
+/** Platforms repeat an invalid header in their error, and it may contain a key. */
 export function checkHeaders(headers: HeadersInit | undefined): void {
   try {
     new Headers(headers);

@@ -1,4 +1,4 @@
-// Text in, text out.
+// The text mode: a message in, the text of the answer out.
 import { CAPRuntimeError } from "./errors.js";
 import { STREAM_RESET, viewEvent } from "./event.js";
 import type { StreamPacket } from "./generated/wire.js";
@@ -8,15 +8,15 @@ import { Transcript } from "./transcript.js";
 /**
  * The text of one answer, piece by piece.
  *
- * A `stream_reset` takes back text that was already handed out, which an iterator of text cannot
- * express: it is an error of code `stream_reset` with the text so far. {@link collect} and
- * `CapClient.assist` with a {@link Transcript} follow it.
+ * A `stream_reset` takes back text that was already returned, which an iterator of text cannot
+ * express. So it is an error of code `stream_reset`, with the text so far. {@link collect} and
+ * `CapClient.assist` with a {@link Transcript} apply resets.
  */
 export class ChatStream implements AsyncIterable<string> {
   readonly #packets: PacketStream;
   readonly #transcript = new Transcript();
 
-  /** @param conversationId known at once, to go on with `CapClient.chatIn`. */
+  /** @param conversationId known at once, for `CapClient.chatIn`. */
   constructor(
     packets: PacketStream,
     readonly conversationId: string,
@@ -41,7 +41,7 @@ export class ChatStream implements AsyncIterable<string> {
     }
   }
 
-  /** Reads to the end; all of the text, resets applied. */
+  /** Reads to the end. Returns all of the text, with resets applied. */
   async collect(): Promise<string> {
     while (await this.#take());
     return this.text;
@@ -52,7 +52,7 @@ export class ChatStream implements AsyncIterable<string> {
     return this.#transcript.text;
   }
 
-  /** The stream, as soon as the server has named it. */
+  /** The stream's id, as soon as the server has sent it. */
   get streamId(): string | undefined {
     return this.#packets.streamId;
   }
@@ -62,7 +62,7 @@ export class ChatStream implements AsyncIterable<string> {
     return this.#transcript.reason;
   }
 
-  /** What the answer took, if the server said so at its end. */
+  /** The usage, if the server sent it at the end. */
   get usage(): Record<string, unknown> | undefined {
     return this.#transcript.usage;
   }

@@ -1,5 +1,5 @@
-// The client for browsers and Node: the same machine and the same names as the Rust one, over
-// fetch.
+// The client for browsers and Node. It has the same state machine and the same names as the Rust
+// client, over fetch.
 import { checkHeaders, checkOptions } from "./arguments.js";
 import { ChatStream } from "./chat.js";
 import { Connection, retryAfter } from "./connection.js";
@@ -32,48 +32,48 @@ import { PacketStream } from "./stream.js";
 import { isObject, parseJson } from "./text.js";
 import { type Fetch, pause, PROBLEM_BYTES, readUpTo, reason, within } from "./wait.js";
 
-/** A gateway is silent until the run is over, and lets it work for an hour. */
+/** A run in JSON mode is silent until its end, and a gateway lets it work for an hour. */
 const ASK_TIMEOUT = 3_600_000;
-/** An answer in one object is read up to this. */
+/** The largest answer in JSON mode, in bytes. */
 const ANSWER_BYTES = 64 * 1024 * 1024;
 
 /** The settings of a {@link CapClient}. Times are milliseconds. */
 export interface Options extends HealingOptions {
   /**
-   * How long a response may be silent, and all that `stop` and `health` may take; 60 s, four
-   * heartbeats of the gateway's.
+   * The timeout for a silent response, and for the whole of `stop` and `health`; 60 s, four
+   * heartbeats of the gateway.
    */
   readTimeout?: number;
-  /** How long `ask` may take, tries and waits included; 1 h. */
+  /** The timeout of `ask`, including retries and waits; 1 h. */
   askTimeout?: number;
   /** Missing packets are an error instead of a notice. */
   strict?: boolean;
-  /** The profile that `chat` and `attach` speak; v1. */
+  /** The profile of `chat` and `attach`; v1. */
   profile?: Profile;
-  /** Who asks in `chat`. */
+  /** The user in `chat`. */
   user?: UserContext;
   /** Headers to send with every request. */
   headers?: Record<string, string>;
-  /** Where requests are posted to, below the base URL; `/assist`. */
+  /** The path of requests, below the base URL; `/assist`. */
   path?: string;
-  /** Another fetch than the platform's. */
+  /** A fetch in place of the platform's. */
   fetch?: Fetch;
-  /** Called with what happens between packets: retries, resumes, repeats, warnings. */
+  /** Called for events between packets: retries, resumes, repeats, warnings. */
   onNotice?: (notice: Notice) => void;
-  /** Where a WARNING of a stream is logged; the console. */
+  /** Receives the text of each WARNING; by default the console. */
   warn?: (message: string) => void;
 }
 
-/** What a single call can be given. */
+/** The options of a single call. */
 export interface CallOptions {
-  /** Ends the call, not the run; `stop` ends a run. */
+  /** Ends the call, not the run. `stop` ends a run. */
   signal?: AbortSignal | undefined;
   /**
-   * In `assist`: go on after this cursor of the same request's stream, as after a failure that
-   * passes.
+   * For `assist`: resume after this cursor of the same request's stream, for example after a
+   * transient failure.
    */
   lastEventId?: string | undefined;
-  /** In addition to the client's own listener. */
+  /** Called in addition to the client's own listener. */
   onNotice?: ((notice: Notice) => void) | undefined;
 }
 
@@ -85,8 +85,8 @@ export class CapClient {
   readonly #policy: Policy;
 
   /**
-   * @param apiKey sent as a bearer key; an empty one sends none. Throws a `TypeError` that names an
-   * argument which cannot be right.
+   * @param apiKey sent as a bearer key; an empty one is not sent. Throws a `TypeError` that names
+   * an invalid argument.
    */
   constructor(baseUrl: string, apiKey = "", options: Options = {}) {
     this.#base = parseBase(baseUrl);
@@ -102,8 +102,8 @@ export class CapClient {
   }
 
   /**
-   * Starts a run, or attaches to it if the key is known; its packets, healed. Nothing is sent
-   * before the first `next`.
+   * Starts a run, or attaches to the run of its key. Returns its packets, resumed after cuts.
+   * Nothing is sent before the first `next`.
    */
   assist(request: Envelope, call: CallOptions = {}): PacketStream {
     const policy = { ...this.#policy, profile: profileOf(request) };
@@ -116,30 +116,30 @@ export class CapClient {
     );
   }
 
-  /** Says something in a new conversation; the text of the answer. */
+  /** Sends a message in a new conversation. Returns the text of the answer. */
   chat(message: string, call: CallOptions = {}): ChatStream {
     return this.chatIn(newId(), message, call);
   }
 
-  /** Says something in a conversation. */
+  /** Sends a message in a conversation. */
   chatIn(conversation: string, message: string, call: CallOptions = {}): ChatStream {
     return new ChatStream(this.assist(this.question(conversation, message), call), conversation);
   }
 
-  /** The request that {@link chatIn} would send. */
+  /** The request that {@link chatIn} sends. */
   question(conversation: string, message: string): Envelope {
-    const who = this.#options.user ?? user("anonymous");
+    const sender = this.#options.user ?? user("anonymous");
     return this.#policy.profile === "v1"
-      ? question(conversation, message, who)
-      : questionV2(conversation, message, who);
+      ? question(conversation, message, sender)
+      : questionV2(conversation, message, sender);
   }
 
-  /** The request that answers what the last run of a conversation asked. */
+  /** The request that answers the questions of a conversation's last run. */
   answers(conversation: string, resume: readonly ResumeEntry[]): Envelope {
     return answering(this.question(conversation, ""), resume);
   }
 
-  /** Follows a stream that exists, from a cursor on. A viewer neither starts nor arms anything. */
+  /** Follows an existing stream from a cursor. A viewer neither starts nor continues a run. */
   attach(cursor: string, call: CallOptions = {}): PacketStream {
     const query = this.#policy.profile === "v2" ? "?profile=v2" : "";
     const url = this.#streamUrl(cursor.split(":")[0] ?? "") + query;
@@ -147,7 +147,7 @@ export class CapClient {
     return this.#stream(url, init, { ...this.#policy, isViewer: true }, cursor, call);
   }
 
-  /** Stops a run; resolves when its end is journalled. A finished one stays as it is. */
+  /** Stops a run. Resolves when its end is in the journal. A finished run does not change. */
   async stop(streamId: string, call: CallOptions = {}): Promise<void> {
     await this.#exchange(
       this.#streamUrl(streamId),
@@ -156,7 +156,7 @@ export class CapClient {
     );
   }
 
-  /** How the server feels. */
+  /** The health of the server. */
   async health(call: CallOptions = {}): Promise<HealthCheckResponse> {
     return (await this.#exchange(
       this.#url("/health"),
@@ -166,7 +166,7 @@ export class CapClient {
   }
 
   /**
-   * The whole answer in one object. The key makes it safe to try again, so lost connections are.
+   * The whole answer in one object. The key makes retries safe, so lost connections are retried.
    */
   async ask(request: Envelope, call: CallOptions = {}): Promise<ServiceResponse> {
     const connection = this.#connection(
@@ -196,12 +196,12 @@ export class CapClient {
     lastEventId: string | null,
     call: CallOptions,
   ): PacketStream {
-    const tell = (notice: Notice) => {
+    const notify = (notice: Notice) => {
       if (notice.type === "warning") this.#warn(describeNotice(notice));
       this.#options.onNotice?.(notice);
       call.onNotice?.(notice);
     };
-    return new PacketStream(this.#connection(url, init, call), policy, lastEventId, tell);
+    return new PacketStream(this.#connection(url, init, call), policy, lastEventId, notify);
   }
 
   #connection(url: string, init: RequestInit, { signal }: CallOptions): Connection {
@@ -216,7 +216,7 @@ export class CapClient {
       "x-cap-accept": STREAM_RESET,
       "x-request-id": request.request_id,
     };
-    // Serialised once, sent the same each time: the server compares.
+    // Serialised once: the server compares the bytes of repeats.
     return { method: "POST", headers, body: JSON.stringify(request) };
   }
 
@@ -235,7 +235,7 @@ export class CapClient {
     return this.#url(`${version}/streams/${encodeURIComponent(stream)}`);
   }
 
-  /** One request, one whole answer, in the time that a response may be silent. */
+  /** One request and its whole response, within the silence timeout. */
   #exchange(url: string, init: RequestInit, call: CallOptions): Promise<unknown> {
     const connection = this.#connection(url, init, call);
     const limit = connection.readTimeout;
@@ -246,10 +246,7 @@ export class CapClient {
     );
   }
 
-  /**
-   * `end` is when the call's own limit is reached, or the deadline of all calls if that comes
-   * first.
-   */
+  /** `end` is the limit of this call, or the deadline of all calls if that is earlier. */
   async #inTime(connection: Connection, limit: number, end: number): Promise<unknown> {
     try {
       return await within(
@@ -278,7 +275,7 @@ export class CapClient {
   }
 }
 
-/** One request, one whole answer. */
+/** One request and its whole response. */
 async function answer(connection: Connection): Promise<unknown> {
   const response = await connection.send(null, Number.POSITIVE_INFINITY).catch(lost);
   const { status, headers } = response;
@@ -295,14 +292,14 @@ function lost(error: unknown): never {
     : new CAPConnectionError(reason(error), 0, { cause: error });
 }
 
-/** A request whose payload is itself one of v1 has a payload; one of v2 has its query in place. */
+/** The profile of a request: a payload within the payload is v1, a query in its place is v2. */
 function profileOf(request: Envelope): Profile {
   return isObject((request as ServiceRequest).payload.payload) ? "v1" : "v2";
 }
 
 function parseBase(baseUrl: string): URL {
   const url = URL.canParse(baseUrl) ? new URL(baseUrl) : undefined;
-  // No fetch takes them, and each names them in its complaint.
+  // No fetch accepts them, and each repeats them in its error.
   if (url?.username || url?.password)
     throw new CAPConnectionError(
       "base URL: a user or a password in it is not sent; the key is an argument of its own",

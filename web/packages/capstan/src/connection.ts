@@ -1,36 +1,36 @@
-// One request that may be sent again and again: the same bytes each time, from the cursor on, to
-// one server and no other.
+// A request that may be sent several times: with the same bytes, from the cursor, to one server
+// only.
 import { redirected } from "./errors.js";
 import { type Fetch, within } from "./wait.js";
 
-/** How long a response may be silent: four heartbeats of the gateway's. */
+/** The timeout for a silent response: four heartbeats of the gateway. */
 const READ_TIMEOUT = 60_000;
-/** What a deploy or a proxy answers for the server while a stream is resumed. */
+/** Statuses that deploys and proxies send while a stream is resumed. */
 const PASSING_WHILE_RESUMING = [429, 502, 503, 504];
-/** More is a loop. */
+/** The most redirects; more are a loop. */
 const MAX_REDIRECTS = 10;
 
-/** Whether a refusal while resuming is only an interruption. */
+/** Whether a refusal while resuming counts as an interruption. */
 export function isPassing(status: number): boolean {
   return PASSING_WHILE_RESUMING.includes(status);
 }
 
-/** The seconds of a `Retry-After`; dates are not used here. */
+/** The seconds of a `Retry-After`. Dates are not supported. */
 export function retryAfter(header: string | null): number | undefined {
   const text = header?.trim() ?? "";
   return /^\d+$/.test(text) ? Number(text) : undefined;
 }
 
 export class Connection {
-  /** As a whole, also if it was given relative to a page. */
+  /** The absolute URL, even if it was given relative to a page. */
   readonly url: string;
   readonly #fetch: Fetch;
   #body: ReadableStreamDefaultReader<Uint8Array> | undefined;
   #request: AbortController | undefined;
 
   /**
-   * @param fetcher another fetch than the platform's.
-   * @param signal the caller's own wish to stop.
+   * @param fetcher a fetch in place of the platform's.
+   * @param signal the caller's abort signal.
    */
   constructor(
     url: string,
@@ -41,7 +41,7 @@ export class Connection {
   ) {
     const page = globalThis.location?.href;
     this.url = URL.canParse(url, page) ? new URL(url, page).href : url;
-    // Called as a method, the platform's own would complain.
+    // The platform's fetch fails if it is called as a method.
     this.#fetch = fetcher ?? ((url, init) => fetch(url, init));
   }
 
@@ -55,8 +55,8 @@ export class Connection {
   }
 
   /**
-   * Sends the request; the body is read with {@link read}. Throws a `CAPProtocolError` for a
-   * redirect to elsewhere.
+   * Sends the request; {@link read} returns the body. Throws a `CAPProtocolError` for a redirect to
+   * another server.
    */
   async send(lastEventId: string | null, limit: number = this.readTimeout): Promise<Response> {
     this.#request = new AbortController();
@@ -72,8 +72,8 @@ export class Connection {
   }
 
   /**
-   * Redirects are followed within their origin: another server gets neither the key nor what is
-   * asked.
+   * Follows redirects within the same origin only: another server must not get the key or the
+   * request.
    */
   async #fetchWithin(init: RequestInit): Promise<Response> {
     let url = this.url;
@@ -82,7 +82,7 @@ export class Connection {
       const { status } = response;
       if (response.type !== "opaqueredirect" && (status < 300 || status >= 400)) return response;
       const target = targetOf(response, url);
-      // 301 to 303 would make a GET of a POST.
+      // 301 to 303 turn a POST into a GET.
       const keepsMethod = status >= 307 || (init.method ?? "GET") === "GET";
       if (target.origin !== this.address || !keepsMethod || hops === MAX_REDIRECTS)
         throw redirected(status, target.origin);
@@ -90,7 +90,7 @@ export class Connection {
     }
   }
 
-  /** Takes over the body of a response. */
+  /** Reads the body of this response from now on. */
   follow(response: Response): void {
     this.#body = response.body?.getReader();
   }
@@ -101,7 +101,7 @@ export class Connection {
     return (await within(this.#body.read(), limit, "nothing came", this.signal)).value;
   }
 
-  /** Closes what is open. */
+  /** Closes the open response. */
   drop(): void {
     this.#body?.cancel().catch(() => {});
     this.#request?.abort();
@@ -109,7 +109,7 @@ export class Connection {
   }
 }
 
-/** Where a redirect leads. A browser does not say, and then it is nowhere. */
+/** The target of a redirect. A browser hides it. */
 function targetOf(response: Response, base: string): URL {
   const location = response.headers.get("location") ?? "";
   return new URL(location !== "" && URL.canParse(location, base) ? location : "data:", base);

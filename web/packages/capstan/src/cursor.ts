@@ -2,7 +2,7 @@
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
-/** Where a reader stands. */
+/** The position of a reader. */
 export interface Cursor {
   stream_id: string;
   /** The last packet received; `undefined` for a bare stream id. */
@@ -11,14 +11,14 @@ export interface Cursor {
   part: number | undefined;
 }
 
-/** Reads a cursor; `undefined` if it is none. */
+/** Parses a cursor; `undefined` if it is invalid. */
 export function parseCursor(text: string): Cursor | undefined {
   const [, id = "", seq, part] = /^([^:]+)(?::(\d{1,19})(?:\.(\d{1,9}))?)?$/.exec(text) ?? [];
   if (!UUID.test(id)) return undefined;
   return { stream_id: id.toLowerCase(), seq: numberOr(seq), part: numberOr(part) };
 }
 
-/** Whether the text is a UUID as it is written on the wire. */
+/** Whether the text is a UUID in the form of the wire. */
 export function isUuid(text: string): boolean {
   return UUID.test(text);
 }

@@ -1,19 +1,19 @@
-// How a UserError looks: its domain decides icon and tone, its flag whether a retry is offered.
+// The look of a UserError: its domain decides icon and tone, and its flag decides about a retry.
 import type { UserErrorData } from "./generated/wire.js";
 import { ErrorDomain } from "./generated/wire.js";
 
-/** Names of icons; most icon sets know them under these. */
+/** Names of icons that most icon sets have. */
 export type DomainIcon = "user" | "server" | "sparkles" | "wrench" | "shield";
-/** How grave it looks. */
+/** How serious it looks. */
 export type DomainTone = "info" | "warning" | "danger";
 
-/** What to draw for a UserError. */
+/** The look of a UserError. */
 export interface DomainView {
   icon: DomainIcon;
   tone: DomainTone;
-  /** Who failed, in a word or two. */
+  /** The part that failed, in a word or two. */
   label: string;
-  /** What to write on the button, or nothing if a retry is not offered. */
+  /** The text of the button; null if no retry is offered. */
   retry: string | null;
 }
 
@@ -25,7 +25,7 @@ const VIEWS: Readonly<Record<ErrorDomain, Omit<DomainView, "retry">>> = {
   security: { icon: "shield", tone: "danger", label: "Security" },
 };
 
-/** The view of a UserError. A domain that is absent, or not known here, is the system's. */
+/** The look of a UserError. An absent or unknown domain counts as the system. */
 export function viewUserError(error: UserErrorData): DomainView {
   const domain = error.domain ?? ErrorDomain.SYSTEM;
   const view = Object.hasOwn(VIEWS, domain) ? VIEWS[domain] : VIEWS.system;

@@ -1,4 +1,4 @@
-// What can go wrong in a call, in RFC 004's three kinds. A message says what happened.
+// The errors of a call, in RFC 004's three kinds. A message says what happened.
 import { faultOf, isRetryableError } from "./ag-ui-error-codes.js";
 import { ErrorSeverity, type Problem, type StreamError } from "./generated/wire.js";
 import { asCount, asObject, parseJson } from "./text.js";
@@ -10,21 +10,21 @@ export abstract class CAPError extends Error {
   /** Seconds to wait before trying again, if the server said so. */
   readonly retryAfter: number | undefined = undefined;
 
-  /** For `JSON.stringify`, which leaves out an error's message by itself. */
+  /** For `JSON.stringify`, which otherwise omits an error's message. */
   toJSON(): Record<string, unknown> {
     return { ...(this as object), name: this.name, message: this.message };
   }
 }
 
-/** What is known of a lost connection. */
+/** The facts about a lost connection. */
 export interface Lost extends ErrorOptions {
   /** The server: scheme, host and port. */
   address?: string | undefined;
-  /** The call's own deadline in milliseconds, if that is what ended it. */
+  /** The call's deadline in milliseconds, if it ended the call. */
   deadline?: number | undefined;
 }
 
-/** No connection, or none that holds, after all retries; or the call took longer than it may. */
+/** No stable connection after all retries, or the call exceeded its deadline. */
 export class CAPConnectionError extends CAPError {
   override readonly name = "CAPConnectionError";
   readonly isRetryable = true;
@@ -32,8 +32,8 @@ export class CAPConnectionError extends CAPError {
   readonly deadline: number | undefined;
 
   /**
-   * @param why what happened last.
-   * @param retries how often it was tried again since the last new packet.
+   * @param why the last failure.
+   * @param retries the number of retries since the last new packet.
    */
   constructor(
     readonly why: string,
@@ -45,7 +45,7 @@ export class CAPConnectionError extends CAPError {
     this.deadline = lost.deadline;
   }
 
-  /** The same failure with the server that it is about. */
+  /** The same failure, with the server's address. */
   at(address: string): CAPConnectionError {
     return new CAPConnectionError(this.why, this.retries, {
       cause: this.cause,
@@ -63,45 +63,45 @@ function lostMessage(why: string, retries: number, { address, deadline }: Lost):
       `no connection to ${address}: ${why}${tries}; ` +
       "check the address and the network, or try again later"
     );
-  const remedy = "a run that was started goes on: allow more time, or attach to it";
+  const remedy = "a run that has started continues: allow more time, or attach to it";
   return `${address}: ${why}${tries}; ${remedy}`;
 }
 
-/** The call took longer than it may. */
+/** The error for a call that exceeded its deadline. */
 export function late(deadline: number, retries: number): CAPConnectionError {
   return new CAPConnectionError(`not done within the deadline of ${deadline / 1000} s`, retries, {
     deadline,
   });
 }
 
-/** The server sent what the protocol does not allow. */
+/** The server violated the protocol. */
 export class CAPProtocolError extends CAPError {
   override readonly name = "CAPProtocolError";
   readonly isRetryable = false;
 }
 
-/** A redirect that is not followed. Only its origin is shown: the rest may be a secret. */
+/** A redirect that is not followed. Only its origin is shown, because the rest may be a secret. */
 export function redirected(status: number, origin: string): CAPProtocolError {
   // A browser hides the status and the target.
   const to = origin === "null" ? "" : ` to ${origin}`;
   const what = `${status ? `status ${status}: ` : ""}redirected${to}`;
   return new CAPProtocolError(
-    `${what}, which is not followed, since what is asked would go there; ` +
-      "if that is the right server, make it the base URL",
+    `${what}, which is not followed, because the request would go to another server; ` +
+      "if that is the right one, make it the base URL",
   );
 }
 
-/** What is known of the server's own failure. */
+/** The facts about a failure of the server. */
 export interface Failure {
   /** The HTTP status, if a request was refused. */
   status?: number | undefined;
-  /** The problem that came with it. */
+  /** The problem details of the refusal. */
   problem?: Problem | undefined;
   /** The error of the stream, if the run failed. */
   error?: StreamError | undefined;
   /** Seconds to wait. */
   retryAfter?: number | undefined;
-  /** The text before the failure; in text mode only. */
+  /** The text before the failure, in text mode only. */
   partialText?: string | undefined;
 }
 
@@ -123,7 +123,7 @@ export class CAPRuntimeError extends CAPError {
     this.partialText = failure.partialText;
   }
 
-  /** The stream's code, else the problem's, else a plain one. */
+  /** The stream's code, else the code of the problem, else a plain one. */
   get code(): string {
     return this.error?.code ?? (this.problem?.code || "http_error");
   }
@@ -135,7 +135,7 @@ export class CAPRuntimeError extends CAPError {
     return this.isRetryable ? ErrorSeverity.TRANSIENT : ErrorSeverity.FATAL;
   }
 
-  /** What the server says of this failure wins over what its code usually means. */
+  /** The failure's own value takes precedence over that of its code. */
   get isRetryable(): boolean {
     if (this.error) return isRetryableStreamError(this.error);
     if (this.problem?.code) return this.problem.retryable ?? false;
@@ -147,7 +147,7 @@ export class CAPRuntimeError extends CAPError {
   }
 }
 
-/** Statuses that usually pass, if the response says no more. */
+/** Statuses that are usually temporary, if the response has no details. */
 const PASSING = [408, 425, 429, 500, 502, 503, 504, 529];
 
 /** The failure of a run. */
@@ -159,7 +159,10 @@ export function streamFailure(error: StreamError, partialText?: string): CAPRunt
   });
 }
 
-/** A refused request, its body a problem or not. `Retry-After` beats the problem's own word. */
+/**
+ * The error for a refused request, with or without problem details. `Retry-After` takes precedence
+ * over the body.
+ */
 export function refusal(status: number, body: string, header: number | undefined): CAPRuntimeError {
   const problem = asObject(parseJson(body)) as Problem | undefined;
   return new CAPRuntimeError({
@@ -170,13 +173,13 @@ export function refusal(status: number, body: string, header: number | undefined
 }
 
 function messageOf({ status, problem, error }: Failure): string {
-  const told = error ? error.message : problem?.detail || problem?.title;
-  return told || `The server answered with status ${status ?? 0}.`;
+  const message = error ? error.message : problem?.detail || problem?.title;
+  return message || `The server answered with status ${status ?? 0}.`;
 }
 
 function isRetryableStreamError(error: StreamError): boolean {
-  const told = error.details?.["retryable"];
-  if (typeof told === "boolean") return told;
+  const retryable = error.details?.["retryable"];
+  if (typeof retryable === "boolean") return retryable;
   return faultOf(error.code)
     ? isRetryableError(error.code)
     : error.severity === ErrorSeverity.TRANSIENT;

@@ -1,5 +1,5 @@
-// Presentation events: the raw object of an EVENT packet is kept; this view types it on demand
-// and never fails.
+// Presentation events. The raw object of an EVENT packet stays unchanged; this view types it on
+// demand and never fails.
 import type {
   CitationBlock,
   MarkdownBlock,
@@ -20,10 +20,10 @@ export type EventView =
   | { type: "thought"; data: ThoughtTrace }
   | { type: "user_error"; data: UserErrorData }
   | { type: "reset"; data: StreamReset }
-  /** A type that is not known here, or data that does not fit. */
+  /** An unknown type, or data of an unknown form. */
   | { type: "other"; data: unknown };
 
-/** The event by which an attempt takes back what an earlier one said. */
+/** The event with which an attempt takes back an earlier attempt's output. */
 export const STREAM_RESET = "stream_reset";
 
 type Check = (value: unknown) => boolean;
@@ -54,7 +54,7 @@ const CITATION = object({
 });
 const MEDIUM = object({ url: text, mime_type: text, alt_text: optional(text) });
 
-/** What each type of event is shown as, and what its data must hold for that. */
+/** The view of each type of event, and the check of its data. */
 const BLOCKS = new Map<string, [EventView["type"], Check]>([
   ["CITATION_BLOCK", ["citations", object({ citations: list(CITATION) })]],
   [
@@ -80,8 +80,8 @@ const BLOCKS = new Map<string, [EventView["type"], Check]>([
 ]);
 
 /**
- * Types an event of either profile. A member of the wrong kind makes it an `other`, so that code
- * that shows a view need not check its members.
+ * Types an event of either profile. If a member has the wrong type, the view is `other`, so that
+ * code that shows a view need not check members.
  */
 export function viewEvent(event: JsonObject): EventView {
   const [type, fits] = BLOCKS.get((asText(event["type"]) ?? "").toUpperCase()) ?? [];
@@ -89,7 +89,7 @@ export function viewEvent(event: JsonObject): EventView {
   return fits?.(data) ? ({ type, data } as EventView) : { type: "other", data: event };
 }
 
-/** v2 keeps citations under `items`, and has no confidence. */
+/** v2 has citations under `items`, and no confidence. */
 function citations(data: unknown): unknown {
   return isObject(data) ? { citations: data["citations"] ?? data["items"] } : data;
 }

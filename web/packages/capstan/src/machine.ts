@@ -1,6 +1,6 @@
-// The client without its I/O: what came in, what to do next, what time it is. The same machine as
-// in Rust, held to it by the traces that both replay. A shell asks `poll` what to do, does it,
-// and tells how it went.
+// The client without its I/O. Events and the time go in, and the next action comes out. It is the
+// same machine as in Rust; both replay the same traces in tests. The shell calls `poll`, performs
+// the action, and reports the result.
 import { isPassing, retryAfter } from "./connection.js";
 import {
   type CAPError,
@@ -16,17 +16,17 @@ import { Packets } from "./machine/packets.js";
 import { Seen } from "./machine/seen.js";
 import { describeError, type Notice } from "./notice.js";
 
-/** What the shell has to do next. Times are milliseconds on the clock that `now` is read from. */
+/** The next action of the shell. Times are milliseconds on the clock of `now`. */
 export type Action =
-  /** Send the request, the same bytes each time; then tell `opened`, `refused` or `failed`. */
+  /** Send the request with the same bytes, then report `opened`, `refused` or `failed`. */
   | { do: "connect"; lastEventId: string | null }
-  /** Read from the body; then tell `bytes`, `ended` or `failed`. */
+  /** Read from the body, then report `bytes`, `ended` or `failed`. */
   | { do: "read" }
-  /** Do nothing until this time, then poll again. */
+  /** Do nothing until this time, then call `poll` again. */
   | { do: "wait"; until: number }
-  /** Hand this packet to the caller. */
+  /** Return this packet to the caller. */
   | { do: "packet"; packet: StreamPacket }
-  /** Report to `onNotice`. */
+  /** Call `onNotice`. */
   | { do: "notice"; notice: Notice }
   /** The stream is complete. */
   | { do: "done" }
@@ -54,20 +54,23 @@ export class Machine {
   readonly #packets: Packets;
   readonly #seen = new Seen();
   readonly #queue: Action[] = [];
-  /** A stream was received before: from now on refusals that a deploy causes are interruptions. */
+  /**
+   * A stream was received before. From then on, refusals that a deploy causes count as
+   * interruptions.
+   */
   #wasOpen = false;
   /** Interruptions since the last new packet. */
   #retries = 0;
-  /** TRANSIENT errors that took effect in this call. */
+  /** TRANSIENT errors of this call that took effect. */
   #transients = 0;
   /** When the call began. */
   #beganAt: number | undefined;
   /** When the last new packet came, or the call began. */
   #progressAt: number | undefined;
-  /** A TRANSIENT error that takes effect if nothing follows it. */
+  /** A TRANSIENT error that takes effect if no packet follows it. */
   #pending: StreamError | undefined;
 
-  /** A call that starts a run, or follows one from a cursor on. */
+  /** Creates a call that starts a run, or follows one from a cursor. */
   constructor(
     readonly policy: Policy,
     lastEventId: string | null = null,
@@ -76,7 +79,7 @@ export class Machine {
     this.#packets = new Packets(policy.profile, lastEventId);
   }
 
-  /** What to do now. Asked again after each thing that was done. */
+  /** The next action. Call it again after each action. */
   poll(now: number): Action {
     this.#beganAt ??= now;
     this.#progressAt ??= now;
@@ -99,9 +102,7 @@ export class Machine {
     }
   }
 
-  /**
-   * When the call has to be over, on the clock of `now`. A shell neither sends nor reads beyond it.
-   */
+  /** When the call must end, on the clock of `now`. The shell neither sends nor reads after it. */
   get deadline(): number {
     return (this.#beganAt ?? 0) + (this.policy.deadline ?? Number.POSITIVE_INFINITY);
   }
@@ -118,11 +119,11 @@ export class Machine {
     return { do: "notice", notice: { type: "connecting", cursor: this.#packets.lastEventId } };
   }
 
-  /** The server answered with a success. */
+  /** The server answered with a success status. */
   opened(head: Head): void {
     const essence = (head.contentType.split(";")[0] ?? "").trim().toLowerCase();
     if (head.status === 204 && this.policy.isViewer) {
-      // The stream is over and all of it was seen.
+      // The stream has ended, and the client has all of it.
       this.#state = { is: "over" };
     } else if (essence !== "text/event-stream") {
       const found = essence || "none";
@@ -141,7 +142,7 @@ export class Machine {
   }
 
   /**
-   * The server refused. On the first connection that is final; on a later one a deploy or a proxy
+   * The server refused. This is final on the first connection. On later ones, a deploy or a proxy
    * may have answered.
    */
   refused(answer: Refusal, now: number): void {
@@ -168,8 +169,8 @@ export class Machine {
   }
 
   /**
-   * The connection is gone. A frame that was not asked for yet comes again: the cursor has not
-   * passed it.
+   * The connection is lost. A frame that was not taken yet comes again, because it is after the
+   * cursor.
    */
   #lost(why: string, now: number): void {
     this.#checkDeadline(now);
@@ -186,7 +187,7 @@ export class Machine {
     else this.#interrupted(why, undefined, now);
   }
 
-  /** A TRANSIENT error was the last word of a body: the run waits for us to come back. */
+  /** The body ended with a TRANSIENT error: the run waits for its client. */
   #transient(error: StreamError, now: number): void {
     this.#transients += 1;
     const failure = streamFailure(error);
@@ -231,7 +232,7 @@ export class Machine {
     return action;
   }
 
-  /** The next thing that the bytes so far hold. */
+  /** The next action from the bytes so far. */
   #read(now: number): Action {
     try {
       const packet = this.#packets.next();
@@ -260,7 +261,7 @@ export class Machine {
     return { do: "notice", notice: { type: "gap", expected, found } };
   }
 
-  /** A packet that was not seen before. */
+  /** Takes a new packet. */
   #accept(packet: StreamPacket, now: number): Action {
     this.#retries = 0;
     this.#progressAt = now;

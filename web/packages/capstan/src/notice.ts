@@ -1,7 +1,7 @@
 // What happens while a call resumes, for pages that show it.
 import type { StreamError } from "./generated/wire.js";
 
-/** One thing that happened between packets. Waits are milliseconds. */
+/** An event between packets. Waits are milliseconds. */
 export type Notice =
   /** A request goes out; the cursor is where it resumes. */
   | { type: "connecting"; cursor: string | null }
@@ -9,18 +9,18 @@ export type Notice =
   | { type: "connected" }
   /** The stream resumed at a cursor. */
   | { type: "resumed"; cursor: string }
-  /** The connection is gone, or the run waits. */
+  /** The connection is lost, or the run waits. */
   | { type: "retrying"; wait: number; because: string }
-  /** A packet came again. */
+  /** A packet came again, and was dropped. */
   | { type: "duplicate"; seq: number }
   /** Packets are missing. */
   | { type: "gap"; expected: number; found: number }
   /** An attempt failed with a TRANSIENT error; the run continues, or waits. */
   | { type: "attempt_failed"; error: StreamError }
-  /** A minor part failed, and the stream continues. The packet itself follows. */
+  /** A part failed, and the stream continues. The packet itself follows. */
   | { type: "warning"; error: StreamError };
 
-/** A notice in words. */
+/** A notice as text. */
 export function describeNotice(notice: Notice): string {
   switch (notice.type) {
     case "connecting":
@@ -45,7 +45,7 @@ export function describeNotice(notice: Notice): string {
   }
 }
 
-/** An error of a stream in words. */
+/** An error of a stream as text. */
 export function describeError({ severity, code, message }: StreamError): string {
   return `${severity} ${code}: ${message}`;
 }

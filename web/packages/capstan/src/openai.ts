@@ -1,9 +1,9 @@
-// A drop-in `fetch` for npm `openai`: a streamed answer of a Capstan gateway survives cuts, and
-// the SDK notices nothing.
+// A drop-in `fetch` for npm `openai`. A streamed answer of a Capstan gateway survives cuts without
+// an effect on the SDK.
 //
-// It sees one response whose body never breaks: whole frames, byte by byte what an unbroken one
-// would have held. Behind it a response is read on by `starting_after`; a chat, which has no
-// place to read on from, is posted again under its `Idempotency-Key`, and what was handed over is
+// The SDK sees one response that never breaks: complete frames, with the same bytes as an unbroken
+// response. After a cut, a response is resumed by `starting_after`. A chat has no position to
+// resume at, so it is posted again under its `Idempotency-Key`, and frames that the SDK has are
 // skipped.
 import { isPassing, retryAfter } from "./connection.js";
 import { clampWait, delay, type HealingOptions, type Policy, policyOf } from "./machine/backoff.js";
@@ -12,18 +12,21 @@ import { newId } from "./request.js";
 import { asText, isObject, parseJson } from "./text.js";
 import { pause, reason, within } from "./wait.js";
 
-/** What is needed of a fetch; the platform's own fits, and so does the SDK's wish for one. */
+/**
+ * The part of fetch that is needed. The platform's fetch fits, and so does the type of the SDK's
+ * option.
+ */
 export type OpenAIFetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
 
 /** The settings of {@link resumableFetch}. Times are milliseconds. */
 export interface OpenAIFetchOptions extends HealingOptions {
-  /** How long a response may be silent; 60 s. */
+  /** The timeout for a silent response; 60 s. */
   readTimeout?: number;
-  /** Another fetch than the platform's. */
+  /** A fetch in place of the platform's. */
   fetch?: OpenAIFetch;
   /**
-   * Called with what happens between events: `retrying` says how long is waited. A cursor is a
-   * `sequence_number`, or how many chunks are skipped.
+   * Called for events between frames. `retrying` has the wait. A cursor is a `sequence_number`, or
+   * the number of skipped chunks.
    */
   onNotice?: (notice: Notice) => void;
 }
@@ -45,7 +48,7 @@ export function resumableFetch(options: OpenAIFetchOptions = {}): OpenAIFetch {
 
 type Kind = "chat" | "responses" | "reading";
 
-/** What a request asks for, if it is something that can be healed. */
+/** The kind of a request, if its answer can be resumed. */
 function kindOf(url: string, method: string): Kind | undefined {
   const { pathname, searchParams } = new URL(url, "http://here");
   if (method.toUpperCase() === "POST") {
@@ -58,39 +61,39 @@ function kindOf(url: string, method: string): Kind | undefined {
 }
 
 /**
- * Keys of requests that failed, by what they asked: the SDK sends those again, and that must not be
- * another run.
+ * The keys of failed requests by their content. The SDK sends such a request again, and the repeat
+ * must not start another run.
  */
 class SpareKeys {
   readonly #keys = new Map<string, string[]>();
 
-  give(asked: string, key: string): void {
-    this.#keys.set(asked, [...(this.#keys.get(asked) ?? []), key]);
-    // Of requests that were never repeated nothing stays for good.
+  give(content: string, key: string): void {
+    this.#keys.set(content, [...(this.#keys.get(content) ?? []), key]);
+    // Limits the memory for requests that are never repeated.
     for (const oldest of this.#keys.keys()) if (this.#keys.size > 256) this.#keys.delete(oldest);
   }
 
-  take(asked: string): string | undefined {
-    const [key, ...rest] = this.#keys.get(asked) ?? [];
-    if (rest.length > 0) this.#keys.set(asked, rest);
-    else this.#keys.delete(asked);
+  take(content: string): string | undefined {
+    const [key, ...rest] = this.#keys.get(content) ?? [];
+    if (rest.length > 0) this.#keys.set(content, rest);
+    else this.#keys.delete(content);
     return key;
   }
 }
 
-/** One request and all of its resumptions. */
+/** One request and its resumptions. */
 class Exchange {
   readonly #headers: Headers;
   readonly #policy: Policy;
-  readonly #asked: string;
+  readonly #content: string;
   readonly #encoder = new TextEncoder();
   #decoder = new TextDecoder();
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   #buffer = "";
-  /** Frames that the SDK has, and those of them that a repeated chat has yet to get past. */
+  /** The number of frames that the SDK has, and of those that a repeated chat still has to skip. */
   #handed = 0;
   #skip = 0;
-  /** Of a response: its id, and the number of its last event that the SDK has. */
+  /** For a response: its id, and the number of the last event that the SDK has. */
   #id: string | undefined;
   #number: number | undefined;
   /** Cuts since the last new frame. */
@@ -106,15 +109,15 @@ class Exchange {
   ) {
     this.#headers = new Headers(init.headers);
     this.#policy = policyOf(options);
-    this.#asked = `${url}\n${typeof init.body === "string" ? init.body : ""}`;
+    this.#content = `${url}\n${typeof init.body === "string" ? init.body : ""}`;
     if (kind !== "reading" && !this.#headers.has(KEY)) {
       const isRepeat = Number(this.#headers.get("x-stainless-retry-count") ?? 0) > 0;
-      this.#headers.set(KEY, (isRepeat && spare.take(this.#asked)) || newId());
+      this.#headers.set(KEY, (isRepeat && spare.take(this.#content)) || newId());
     }
     if (kind === "reading") this.#readFrom(url);
   }
 
-  /** The first answer. What is no stream of events is the SDK's own business. */
+  /** The first response. A response that is no event stream is returned unchanged. */
   async open(): Promise<Response> {
     let response: Response;
     try {
@@ -145,10 +148,10 @@ class Exchange {
     return this.options.fetch(url, { ...init, headers: this.#headers });
   }
 
-  /** The SDK may send it again. */
+  /** Keeps the key, because the SDK may repeat the request. */
   #giveUp(): void {
     const key = this.#headers.get(KEY);
-    if (key) this.spare.give(this.#asked, key);
+    if (key) this.spare.give(this.#content, key);
   }
 
   #readFrom(url: string): void {
@@ -223,7 +226,7 @@ class Exchange {
     return false;
   }
 
-  /** Reads on, or comes back after a cut. */
+  /** Reads more, or resumes after a cut. */
   async #advance(): Promise<void> {
     const { signal, readTimeout } = {
       signal: this.init.signal ?? undefined,
@@ -272,7 +275,7 @@ class Exchange {
   }
 
   #again(): Promise<Response> {
-    // Before its first event a response has no id yet.
+    // A response has no id before its first event.
     if (this.kind === "chat" || this.#id === undefined) {
       this.#skip = this.#handed;
       return this.#send(this.url, this.init);
@@ -289,7 +292,7 @@ class Exchange {
   }
 }
 
-/** The server asks for a while. */
+/** A refusal with a wait. */
 class Busy extends Error {
   constructor(
     status: number,
@@ -299,7 +302,7 @@ class Busy extends Error {
   }
 }
 
-/** A failure that no retry mends. */
+/** A failure that no retry fixes. */
 class Final extends Error {
   constructor(override readonly cause: unknown) {
     super();

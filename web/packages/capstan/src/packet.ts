@@ -1,10 +1,10 @@
-// Packets: JSON text -> StreamPacket, strictly (profile v1), or kindly as profile v2 is read.
-// Mistakes name their place.
+// Decodes packets from JSON: strictly for profile v1, leniently for profile v2. Errors name the
+// place.
 import { isUuid } from "./cursor.js";
 import { ErrorSeverity, type StreamError, type StreamPacket } from "./generated/wire.js";
 import { asObject, defined, isObject, type JsonObject, parseJson } from "./text.js";
 
-/** The name of our frames. */
+/** The event name of our frames. */
 export const EVENT_NAME = "stream.packet";
 
 const OPS = ["DELTA", "EVENT", "ERROR", "CLOSE"] as const;
@@ -18,7 +18,7 @@ export class DecodeError extends Error {
   override readonly name = "DecodeError";
 }
 
-/** A packet of profile v2: its place is there when the peer sends it. */
+/** A packet of profile v2. Its position is optional. */
 export interface PlacelessPacket {
   stream_id: string | undefined;
   seq: number | undefined;
@@ -27,7 +27,7 @@ export interface PlacelessPacket {
   p: unknown;
 }
 
-/** Reads a packet of profile v1. Throws {@link DecodeError}. */
+/** Decodes a packet of profile v1. Throws {@link DecodeError}. */
 export function decodePacket(text: string): StreamPacket {
   const packet = document(text);
   const { stream_id, seq, op, t, p } = packet;
@@ -47,7 +47,7 @@ export function decodePacket(text: string): StreamPacket {
   } as StreamPacket;
 }
 
-/** Reads a packet of profile v2, in the words of v1. Throws {@link DecodeError}. */
+/** Decodes a packet of profile v2 to the types of v1. Throws {@link DecodeError}. */
 export function decodePacketV2(text: string): PlacelessPacket {
   const packet = document(text);
   const { stream_id, seq, op, t } = packet;
@@ -94,7 +94,7 @@ function payloadV2(op: Op, p: unknown): unknown {
   return payload(op, p);
 }
 
-/** `spellings`: how each severity is written in the profile. */
+/** `spellings`: the names of severities in the profile. */
 function streamError(
   p: unknown,
   spellings: Partial<Record<ErrorSeverity, string>>,
@@ -116,7 +116,7 @@ function streamError(
   return defined<StreamError>({ code, message, severity: known, details: asObject(details) });
 }
 
-/** Beyond 2^53 numbers lose their last digits, and with them their order. */
+/** Above 2^53, numbers lose digits, and with them their order. */
 function isSeq(value: unknown): value is number {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
 }

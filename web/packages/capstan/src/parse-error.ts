@@ -1,6 +1,6 @@
-// Any spelling of a failure -> AGUIErrorData: the story's event, `metadata.capstan`, a problem, a
-// StreamError, a thrown error, CopilotKit's wrapper, and each of them as JSON text. What is none
-// of these is null, never a guess.
+// Converts a failure in any form to AGUIErrorData: the story's event, `metadata.capstan`, a
+// problem, a StreamError, a thrown error, CopilotKit's wrapper, and each of them as JSON text.
+// Anything else gives null, never a guess.
 import { type AGUIErrorData, ERROR_STATUS, faultOf, isAGUIErrorCode } from "./ag-ui-error-codes.js";
 import { ErrorDomain, ErrorSeverity } from "./generated/wire.js";
 import {
@@ -14,12 +14,12 @@ import {
   parseJson,
 } from "./text.js";
 
-/** Wrappers seldom nest deeper; a cycle must end. */
+/** The deepest nesting of wrappers. It also ends cycles. */
 const DEEPEST = 4;
-/** What is known of a failure that only has a message. */
+/** The code of a failure that only has a message. */
 const UNKNOWN_CODE = "AGENT_EXECUTION_ERROR";
 
-/** Reads a failure in any of its spellings; `null` if it is none. */
+/** Parses a failure in any form; `null` if it is none. */
 export function parseAGUIError(input: unknown): AGUIErrorData | null {
   return parse(input, DEEPEST);
 }
@@ -36,7 +36,7 @@ function parse(input: unknown, depth: number): AGUIErrorData | null {
 }
 
 /**
- * CopilotKit hands over `{error, code, context: {event}}`; events may keep their data in `data` or
+ * CopilotKit passes `{error, code, context: {event}}`. Events may have their data in `data` or
  * `rawEvent`.
  */
 function wrapped(input: JsonObject): JsonObject | undefined {
@@ -52,18 +52,18 @@ function wrapped(input: JsonObject): JsonObject | undefined {
   );
 }
 
-/** What a CAPRuntimeError carries, or an HttpAgent's error of a refused request. */
+/** The failure in a CAPRuntimeError, or in HttpAgent's error for a refused request. */
 function failure(input: JsonObject): JsonObject | undefined {
   if (!(input instanceof Error)) return undefined;
-  const told = [
+  const found = [
     input["error"],
     input["problem"],
     input["payload"],
     parseJson(String(input["payload"])),
   ].find(isObject);
-  const status = asCount(told?.["status"]) ?? asCount(input["status"]);
-  if (!told && status === undefined) return undefined;
-  return { retry_after: input["retryAfter"], title: input.message, ...told, status };
+  const status = asCount(found?.["status"]) ?? asCount(input["status"]);
+  if (!found && status === undefined) return undefined;
+  return { retry_after: input["retryAfter"], title: input.message, ...found, status };
 }
 
 function read(input: JsonObject): AGUIErrorData | null {
@@ -84,7 +84,7 @@ function isProblem(input: JsonObject): boolean {
   return asText(input["title"]) !== undefined && asCount(input["status"]) !== undefined;
 }
 
-/** The only code of a status. Other failures of the server are the agent's. */
+/** The code for a status. Other server errors count as the agent's. */
 function codeOfStatus(status = 500): string {
   const codes = Object.entries(ERROR_STATUS).filter(([, fixed]) => fixed === status);
   if (codes.length === 1) return codes[0]?.[0] ?? UNKNOWN_CODE;
@@ -96,14 +96,13 @@ function messageOf(members: JsonObject): string | undefined {
   return texts.map(asText).find((text) => text !== undefined && text !== "");
 }
 
-/** A plain Error, or an object with nothing but a message that is JSON. */
+/** A plain Error, or an object that has only a message, which may be JSON. */
 function spoken(input: JsonObject, depth: number): AGUIErrorData | null {
   const message = asText(input["message"]);
   if (message === undefined) return null;
-  const told = parse(message, depth - 1);
-  if (told || !(input instanceof Error)) return told;
-  // A client that could not connect is not a server that failed: it says so, and may be tried
-  // again.
+  const found = parse(message, depth - 1);
+  if (found || !(input instanceof Error)) return found;
+  // A client that could not connect is not a failed server, and may try again.
   const code = input.name === "CAPConnectionError" ? "SERVICE_UNAVAILABLE" : UNKNOWN_CODE;
   return fill(code, message, {});
 }
@@ -128,7 +127,7 @@ function fill(code: string, message: string, members: JsonObject): AGUIErrorData
   });
 }
 
-/** A problem type is an address; an event's type is a word. */
+/** A problem's type is a URL; an event's type is a word. */
 function problemType(value: unknown): string | undefined {
   const type = asText(value);
   return type?.includes("/") ? type : undefined;

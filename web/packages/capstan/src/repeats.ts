@@ -1,24 +1,24 @@
-// Which events came before, told by their ids alone. Of all ids only the first and the last are
-// kept, whatever the length.
+// Recognises repeated events by their ids. It stores only the first and the last id, whatever the
+// length of the stream.
 import { type Cursor, parseCursor } from "./cursor.js";
 
 export class Repeats {
   #first: string | undefined;
   /** The next id is the first of a body. */
   #isOpening = false;
-  /** A server that knows no cursors has started over: up to the last id everything is a repeat. */
+  /** A server without cursors has started over: everything up to the last id is a repeat. */
   #isReplay = false;
 
-  /** @param last the last id that was new. */
+  /** @param last the last new id. */
   constructor(public last?: string) {}
 
-  /** A body begins. */
+  /** Begins a body. */
   open(): void {
     this.#isOpening = true;
     this.#isReplay = false;
   }
 
-  /** Whether an event came before; if not, it is the last one from now on. */
+  /** Whether an event is a repeat. If not, it becomes the last event. */
   has(id: string | undefined): boolean {
     if (id === undefined) return this.#isReplay;
     const isRepeat = this.#isRepeat(id);
@@ -34,7 +34,7 @@ export class Repeats {
     if (this.last === undefined) return false;
     const order = compare(parseCursor(id), parseCursor(this.last));
     if (order !== undefined) return order <= 0;
-    // Ids of a foreign server have no order that could be known.
+    // The ids of a foreign server have no known order.
     if (this.#isOpening && id === this.#first) this.#isReplay = true;
     const isRepeat = this.#isReplay || id === this.last;
     if (id === this.last) this.#isReplay = false;

@@ -2,10 +2,10 @@
 import type { ServiceRequest, UserContext } from "./generated/wire.js";
 import type { ServiceRequest as ServiceRequestV2 } from "./generated/wire-v2.js";
 
-/** No agent in particular. */
+/** The agent id for the default agent. */
 const NIL = "00000000-0000-0000-0000-000000000000";
 
-/** A request of either profile; the answer comes in the same. */
+/** A request of either profile. The answer has the same profile. */
 export type Envelope = ServiceRequest | ServiceRequestV2;
 
 /** A fresh UUID of version 7. `crypto.randomUUID` would need a secure page; this works on any. */
@@ -23,7 +23,7 @@ export function user(user_id: string): UserContext {
   return { user_id, tier: "free", locale: "en-US" };
 }
 
-/** Asks with plain text, as its own root. */
+/** A request with plain text, which is its own root. */
 export function question(conversation: string, message: string, who: UserContext): ServiceRequest {
   const request_id = newId();
   const now = new Date().toISOString();
@@ -48,7 +48,7 @@ export function question(conversation: string, message: string, who: UserContext
   };
 }
 
-/** An answer to an interrupt: what a run asked when it ended. */
+/** An answer to an interrupt: a question that a run asked at its end. */
 export interface ResumeEntry {
   /** The `id` of the INTERRUPT event's data. */
   interruptId: string;
@@ -58,7 +58,7 @@ export interface ResumeEntry {
   payload?: unknown;
 }
 
-/** Answers what the last run of a conversation asked; in either profile. */
+/** Makes a request answer the questions of a conversation's last run, in either profile. */
 export function answering(request: Envelope, resume: readonly ResumeEntry[]): Envelope {
   if ("query" in request.payload)
     return { ...request, payload: { ...request.payload, query: "", meta: { resume } } } as Envelope;

@@ -1,10 +1,10 @@
-// A drop-in `fetch` for AG-UI's HttpAgent: its stream survives cuts against any server that sends
+// A drop-in `fetch` for AG-UI's HttpAgent. Its stream survives cuts, with any server that sends
 // ids.
 //
-// The agent sees one response whose body never breaks: whole frames only, each id once. Behind it
-// the same request is sent again with `Last-Event-ID` until a terminal event has come. A run that
-// was interrupted because its server went down, as in a deploy, waits for its client: that is a
-// cut like any other.
+// The agent sees one response that never breaks, with complete frames and each id once. After a
+// cut, the same request is sent again with `Last-Event-ID`, until a terminal event has come. If the
+// server shut down in mid-run, for example for a deploy, the run waits for its client: that counts
+// as a cut.
 import { checkHeaders, checkOptions } from "./arguments.js";
 import { Connection, isPassing, retryAfter } from "./connection.js";
 import { parseCursor } from "./cursor.js";
@@ -19,33 +19,33 @@ import { type Fetch, pause, PROBLEM_BYTES, readUpTo, reason, within } from "./wa
 
 /** The settings of {@link resumableFetch}. Times are milliseconds. */
 export interface ResumableFetchOptions extends HealingOptions {
-  /** How long a response may be silent; 60 s. */
+  /** The timeout for a silent response; 60 s. */
   readTimeout?: number;
   /**
-   * Whether a request that failed before any event came is sent again; true. Safe where `runId`
-   * starts a run at most once, as Capstan does; turn it off for servers that would start a second
-   * one.
+   * Whether a request that failed before its first event is sent again; true. That is safe where
+   * `runId` starts a run at most once, as in Capstan. Turn it off for servers that would start a
+   * second run.
    */
   retryFirst?: boolean;
-  /** Another fetch than the platform's. */
+  /** A fetch in place of the platform's. */
   fetch?: Fetch;
-  /** Called with what happens between events. */
+  /** Called for events between frames. */
   onNotice?: (notice: Notice) => void;
 }
 
-/** The server went down in mid-run. */
+/** The code of a run whose server shut down. */
 const INTERRUPTED = "run_interrupted";
 
 /**
  * A `fetch` for `new HttpAgent({ url, fetch: resumableFetch() })`. A `Last-Event-ID` among the
- * headers is where it begins.
+ * headers is the start.
  */
 export function resumableFetch(options: ResumableFetchOptions = {}): Fetch {
   checkOptions(options);
   return async (url, init = {}) => new Exchange(url, init, options).open();
 }
 
-/** One request and all of its resumptions. */
+/** One request and its resumptions. */
 class Exchange {
   readonly #connection: Connection;
   readonly #policy: Policy;
@@ -53,11 +53,11 @@ class Exchange {
   readonly #repeats: Repeats;
   #decoder = new Decoder();
   #cursor: string | null;
-  /** The server's wish for reconnections, in milliseconds. */
+  /** The reconnection time that the server asked for, in milliseconds. */
   #retry = 0;
   /** Cuts since the last new event. */
   #retries = 0;
-  /** How often the run was interrupted by its server. */
+  /** How often the server interrupted the run. */
   #interruptions = 0;
   /** Events that the agent has seen. */
   #count = 0;
@@ -82,7 +82,10 @@ class Exchange {
     this.#repeats = new Repeats(this.#cursor ?? undefined);
   }
 
-  /** The first answer. What is no event stream is handed over as it is, a refusal up to a size. */
+  /**
+   * The first response. A response that is no event stream is returned unchanged, a refusal up to a
+   * size.
+   */
   async open(): Promise<Response> {
     const response = await this.#first();
     if (!response.ok) return this.#refusal(response);
@@ -135,7 +138,7 @@ class Exchange {
     this.#connection.follow(response);
   }
 
-  /** Gives the agent the next frame, however many connections it takes. */
+  /** Gives the agent the next frame, over any number of connections. */
   async #pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
     try {
       for (;;) {
@@ -151,7 +154,7 @@ class Exchange {
     this.#connection.drop();
   }
 
-  /** The next frame that has not come before. */
+  /** The next new frame. */
   async #next(): Promise<Frame | undefined> {
     while (!this.#isOver) {
       const frame = this.#decoder.takeAny();
@@ -163,7 +166,7 @@ class Exchange {
         await this.#lost(cut, false);
         break;
       }
-      // An id alone moves the cursor; agents need not see it.
+      // A frame with only an id moves the cursor. Agents need not see it.
       this.#cursor = frame.id || this.#cursor;
       if (type === undefined) continue;
       this.#isOver = type === "RUN_FINISHED" || type === "RUN_ERROR";
@@ -179,9 +182,9 @@ class Exchange {
   }
 
   /**
-   * An end of an attempt, not of the run: the run waits. A repeated request continues it at the
-   * agent's cursor, and the agent does not see this event. The agent sees it if it already has
-   * other events of the same end, if it comes too often, or with too long a wait.
+   * Whether an error ends only an attempt, and the run waits. A repeated request then continues the
+   * run at the agent's cursor, and the agent does not see the error. The agent sees it if it
+   * already has other events of the same end, if it comes too often, or if its wait is too long.
    */
   #interruption(data: string, id: string): Cut | undefined {
     const error = parseAGUIError(data);
@@ -194,7 +197,7 @@ class Exchange {
     return new Cut(`${error.severity} ${INTERRUPTED}: ${error.message}`, wait);
   }
 
-  /** Reads on, or comes back after a cut. */
+  /** Reads more, or resumes after a cut. */
   async #advance(): Promise<void> {
     try {
       if (!this.#connection.isOpen) return await this.#resume();
@@ -212,7 +215,7 @@ class Exchange {
     this.#retry = this.#decoder.retry ?? this.#retry;
     if (this.#cursor !== null || (this.#count === 0 && this.options.retryFirst !== false))
       return this.#wait(error);
-    // A server without ids gives no place to resume at: what its client would have seen happens.
+    // Without ids a stream cannot be resumed, so the agent sees the failure.
     if (!wasClean) throw new Final(this.#failure(error));
     this.#isOver = true;
   }
@@ -248,17 +251,17 @@ class Exchange {
     );
   }
 
-  /** What is left until the deadline. */
+  /** The time until the deadline. */
   #left(): number {
     return this.#beganAt + (this.#policy.deadline ?? Number.POSITIVE_INFINITY) - performance.now();
   }
 
-  /** How long silence is put up with: not beyond the deadline. */
+  /** The timeout for silence: at most until the deadline. */
   #patience(): number {
     return Math.min(this.#connection.readTimeout, this.#left());
   }
 
-  /** The error for the agent: its own abort unchanged, a lost connection with its address. */
+  /** The error for the agent: its own abort unchanged, or a lost connection with the address. */
   #failure(error: unknown): unknown {
     const { signal, address } = this.#connection;
     if (signal?.aborted) return signal.reason;
@@ -272,7 +275,7 @@ class Exchange {
   }
 }
 
-/** An interruption after which the server names a wait, in milliseconds. */
+/** An interruption with a wait of the server, in milliseconds. */
 class Cut extends Error {
   constructor(
     message: string,
@@ -282,7 +285,7 @@ class Cut extends Error {
   }
 }
 
-/** A failure that no retry mends. */
+/** A failure that no retry fixes. */
 class Final extends Error {
   constructor(override readonly cause: unknown) {
     super();
@@ -297,7 +300,7 @@ function isEventStream(response: Response): boolean {
   return /^text\/event-stream\b/i.test(response.headers.get("content-type") ?? "");
 }
 
-/** The type of an event; empty if it has none that can be read. */
+/** The type of an event; empty if it has none. */
 function typeOf(frame: Frame): string {
   const event = parseJson(frame.data);
   return (isObject(event) && asText(event["type"])) || "";

@@ -1,7 +1,7 @@
-// Reads server-sent events by the WHATWG rules, whatever the chunks, at a cost linear in the
-// bytes. No I/O.
+// Decodes server-sent events by the WHATWG rules, however the bytes are split, at a linear cost. No
+// I/O.
 
-/** Frames above this are refused: enough for a picture inline, not for a leak. */
+/** The largest frame: enough for an inline picture. */
 const FRAME_LIMIT = 16 * 1024 * 1024;
 
 /** One dispatched event. */
@@ -10,13 +10,13 @@ export interface Frame {
   event: string;
   /** The data lines, joined by LF. */
   data: string;
-  /** The id that the frame itself gave. */
+  /** The id in the frame itself. */
   id: string | undefined;
-  /** Its lines as they came, without the blank one. */
+  /** The lines of the frame, unchanged, without the blank one. */
   lines: readonly string[];
 }
 
-/** A frame grew past the limit; the stream cannot be read on. */
+/** A frame exceeded the limit. The stream cannot be decoded further. */
 export class FrameTooLarge extends Error {
   override readonly name = "FrameTooLarge";
 
@@ -26,20 +26,18 @@ export class FrameTooLarge extends Error {
 }
 
 /**
- * An incremental reader. Push bytes, take frames; a frame that the end cuts off is never yielded.
+ * An incremental decoder. Push bytes, take frames. A frame that the end cuts off is never returned.
  */
 export class Decoder {
-  /**
-   * The id of the last frame that was taken, also of one without data. Sticky, as browsers have it.
-   */
+  /** The id of the last taken frame, also of one without data. It persists, as in browsers. */
   lastEventId: string | undefined;
   /** The last reconnection time that the server asked for, in milliseconds. */
   retry: number | undefined;
 
-  // A byte order mark counts only as the very first character: the decoder drops exactly that one.
+  // A byte order mark counts only as the first character. TextDecoder drops exactly that one.
   readonly #text = new TextDecoder();
   /**
-   * Pieces of the line that has not ended; joined once, so that a long line is not copied for each
+   * Pieces of the incomplete line. They are joined once, so that a long line is not copied for each
    * chunk.
    */
   #partial: string[] = [];
@@ -69,7 +67,7 @@ export class Decoder {
     if (from < text.length) this.#keep(text.slice(from));
   }
 
-  /** The next whole frame that has data. Throws {@link FrameTooLarge}. */
+  /** The next complete frame with data. Throws {@link FrameTooLarge}. */
   take(): Frame | undefined {
     for (;;) {
       const frame = this.takeAny();
@@ -77,7 +75,7 @@ export class Decoder {
     }
   }
 
-  /** The next whole frame, with data or without. */
+  /** The next complete frame, with data or without. */
   takeAny(): Frame | undefined {
     const frame = this.#frames[this.#next];
     if (frame === undefined) {
@@ -105,7 +103,7 @@ export class Decoder {
     if (line === "") return this.#dispatch();
     if (this.#size > FRAME_LIMIT) return;
     this.#readRetry(line);
-    // Comments between frames belong to none: an idle stream of heartbeats never grows.
+    // Comments between frames do not count, so that heartbeats never exceed the limit.
     if (line.startsWith(":") && this.#lines.length === 0) this.#size = 0;
     else this.#lines.push(line);
   }
@@ -123,7 +121,7 @@ export class Decoder {
   }
 }
 
-/** Whether a frame is an event: one empty data line is data. */
+/** Whether a frame is an event. One empty data line counts as data. */
 export function hasData(frame: Frame): boolean {
   return frame.lines.some((line) => valueOf("data", line) !== undefined);
 }
@@ -143,7 +141,7 @@ function frameOf(lines: readonly string[]): Frame {
   return { event: event || "message", data: data.join("\n"), id, lines };
 }
 
-/** The value, if the line is a field of this name; one blank after the colon does not count. */
+/** The value, if the line is a field of this name. One space after the colon is removed. */
 function valueOf(name: string, line: string): string | undefined {
   if (!line.startsWith(name)) return undefined;
   if (line.length === name.length) return "";

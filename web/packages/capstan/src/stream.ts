@@ -1,4 +1,4 @@
-// The shell around the machine: fetches, reads, sleeps. All of the deciding is the machine's.
+// The shell around the machine: fetches, reads, waits. The machine makes all decisions.
 import { Connection } from "./connection.js";
 import { CAPConnectionError, CAPProtocolError } from "./errors.js";
 import type { StreamPacket } from "./generated/wire.js";
@@ -7,31 +7,31 @@ import type { Policy } from "./machine/backoff.js";
 import type { Notice } from "./notice.js";
 import { pause, PROBLEM_BYTES, readUpTo, reason, within } from "./wait.js";
 
-/** The packets of one run. Leaving the loop closes the connection; the run continues. */
+/** The packets of one run. Leaving the loop closes the connection. The run continues. */
 export class PacketStream implements AsyncIterable<StreamPacket> {
-  /** The stream that is read, as soon as the server has named it. */
+  /** The id of the stream, as soon as the server has sent it. */
   streamId: string | undefined;
-  /** The cursor of the last packet that was handed out; `CapClient.attach` resumes there. */
+  /** The cursor of the last returned packet. `CapClient.attach` resumes there. */
   cursor: string | undefined;
 
   readonly #connection: Connection;
   readonly #machine: Machine;
-  readonly #tell: (notice: Notice) => void;
+  readonly #notify: (notice: Notice) => void;
   #isOver = false;
 
   constructor(
     connection: Connection,
     policy: Policy,
     lastEventId: string | null,
-    tell: (notice: Notice) => void,
+    notify: (notice: Notice) => void,
   ) {
     this.#connection = connection;
     this.#machine = new Machine(policy, lastEventId);
-    this.#tell = tell;
+    this.#notify = notify;
   }
 
   /**
-   * The next packet; `undefined` after CLOSE. WARNINGs are among the packets, other errors are
+   * The next packet; `undefined` after CLOSE. WARNINGs are returned as packets, other errors are
    * thrown.
    */
   async next(): Promise<StreamPacket | undefined> {
@@ -42,7 +42,7 @@ export class PacketStream implements AsyncIterable<StreamPacket> {
     return undefined;
   }
 
-  /** Closes the connection; the run continues. */
+  /** Closes the connection. The run continues. */
   close(): void {
     this.#isOver = true;
     this.#connection.drop();
@@ -64,7 +64,7 @@ export class PacketStream implements AsyncIterable<StreamPacket> {
         this.cursor = `${action.packet.stream_id}:${action.packet.seq}`;
         return action.packet;
       case "notice":
-        this.#tell(action.notice);
+        this.#notify(action.notice);
         break;
       case "connect":
         await this.#connect(action.lastEventId).catch((error: unknown) => this.#lost(error));
@@ -87,7 +87,7 @@ export class PacketStream implements AsyncIterable<StreamPacket> {
     return undefined;
   }
 
-  /** The caller's own wish is no failure of the network. */
+  /** An abort by the caller is no failure of the network. */
   #heed(): void {
     if (!this.#connection.signal?.aborted) return;
     this.close();
@@ -98,7 +98,7 @@ export class PacketStream implements AsyncIterable<StreamPacket> {
     const response = await this.#connection.send(lastEventId, this.#patience());
     const { status, headers } = response;
     if (status >= 400) {
-      // What cannot be read is simply not there.
+      // A body that cannot be read counts as empty.
       const body = await within(
         readUpTo(response, PROBLEM_BYTES),
         this.#patience(),
@@ -121,7 +121,7 @@ export class PacketStream implements AsyncIterable<StreamPacket> {
     this.#machine.ended(performance.now());
   }
 
-  /** How long silence is put up with: not beyond the deadline. */
+  /** The timeout for silence: at most until the deadline. */
   #patience(): number {
     return Math.min(this.#connection.readTimeout, this.#machine.deadline - performance.now());
   }

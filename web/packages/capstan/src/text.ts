@@ -1,5 +1,5 @@
-// What unknown JSON holds, asked without trusting it. No module here throws on odd input unless
-// it says so.
+// Checks of unknown JSON. No function of this package throws on invalid input unless its comment
+// says so.
 
 /** A JSON object. */
 export type JsonObject = Record<string, unknown>;
@@ -25,7 +25,7 @@ export function asFlag(value: unknown): boolean | undefined {
   return typeof value === "boolean" ? value : undefined;
 }
 
-/** JSON if it is JSON, else nothing. */
+/** Parses JSON; `undefined` if it is invalid. */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -34,7 +34,7 @@ export function parseJson(text: string): unknown {
   }
 }
 
-/** `object` without the members that are undefined: absent means absent. */
+/** The object without its undefined members. */
 export function defined<T extends object>(object: { [K in keyof T]: T[K] | undefined }): T {
   return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined)) as T;
 }

@@ -1,30 +1,30 @@
-// What a stream amounts to: text and events as a viewer has them, in their order, resets applied.
+// The content of a stream as a viewer has it: text and events in their order, with resets applied.
 import { type EventView, viewEvent } from "./event.js";
 import type { StreamError, StreamPacket } from "./generated/wire.js";
 import { asObject, asText, type JsonObject } from "./text.js";
 
-/** A piece of an answer: text that runs on, or an event between texts. */
+/** A piece of an answer: continuous text, or an event between texts. */
 export type Block =
   | { type: "text"; seq: number; text: string }
   | { type: "event"; seq: number; event: JsonObject; view: EventView }
-  /** A WARNING: the run went on. */
+  /** A WARNING: the run continued. */
   | { type: "warning"; seq: number; error: StreamError };
 
-/** A stream, folded. */
+/** A folded stream. */
 export class Transcript {
-  /** The stream's own end, once it has come. */
+  /** The CLOSE of the stream, once it has come. */
   close: string | Record<string, unknown> | undefined;
-  /** The last error, of whatever severity. */
+  /** The last error, of any severity. */
   error: StreamError | undefined;
 
   #blocks: Block[] = [];
   /**
-   * For each packet with text: its seq, its block, and how long that was afterwards; a reset finds
-   * its place here.
+   * For each packet with text: its seq, its block, and the length of that block afterwards. A reset
+   * finds its place here.
    */
   #marks: { seq: number; at: number; length: number }[] = [];
 
-  /** Another one that stands where this one does, and goes its own way from here. */
+  /** A copy, which changes independently. */
   fork(): Transcript {
     const other = Object.assign(new Transcript(), { close: this.close, error: this.error });
     other.#blocks = [...this.#blocks];
@@ -51,7 +51,7 @@ export class Transcript {
 
   #say(seq: number, text: string): void {
     const last = this.#blocks.at(-1);
-    // Blocks are replaced, never changed, so that code can compare them.
+    // Blocks are replaced and never changed, so that code can compare them.
     if (last?.type === "text")
       this.#blocks[this.#blocks.length - 1] = { ...last, text: last.text + text };
     else this.#blocks.push({ type: "text", seq, text });
@@ -78,7 +78,7 @@ export class Transcript {
       this.#blocks[mark!.at] = { ...block, text: block.text.slice(0, mark!.length) };
   }
 
-  /** Text and events in their order. A copy: it does not change. */
+  /** Text and events in their order. A copy. */
   get blocks(): readonly Block[] {
     return [...this.#blocks];
   }
@@ -94,7 +94,7 @@ export class Transcript {
     return asText(this.close["reason"]) ?? "completed";
   }
 
-  /** What the answer took, if the server said so at its end. */
+  /** The usage, if the server sent it at the end. */
   get usage(): Record<string, unknown> | undefined {
     return asObject(asObject(this.close)?.["usage"]);
   }

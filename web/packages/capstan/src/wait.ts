@@ -1,14 +1,14 @@
-// Waiting: for a while, for a promise but not too long, for a body up to a size. All give way to
-// a signal.
+// Waits: for a time, for a promise with a limit, for a body up to a size. Each ends when a signal
+// aborts.
 
-/** What is needed of a fetch; the platform's own fits. */
+/** The part of fetch that is needed. The platform's own fits. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
-/** A refusal's body is read up to this: a problem is small. */
+/** The most bytes that are read of a refusal's body. */
 export const PROBLEM_BYTES: number = 64 * 1024;
-/** Timers know no longer wait; a longer one would be over at once. */
+/** The longest delay of a timer. Timers with a longer one fire at once. */
 const LONGEST_WAIT = 2 ** 31 - 1;
-/** Causes of causes; a cycle must end. */
+/** The deepest chain of causes. It also ends cycles. */
 const DEEPEST = 4;
 
 /** Resolves after `ms`; rejects with the signal's reason if that comes first. */
@@ -30,7 +30,7 @@ export function pause(ms: number, signal: AbortSignal | undefined): Promise<void
   });
 }
 
-/** `work`, unless `ms` pass or the signal comes first. */
+/** `work`, unless `ms` pass or the signal aborts first. */
 export async function within<T>(
   work: Promise<T>,
   ms: number,
@@ -44,7 +44,7 @@ export async function within<T>(
   const late = pause(ms, other.signal).then(() => {
     throw new Error(`${what} within ${ms / 1000} s`);
   });
-  // Whichever loses must not end as an unhandled rejection.
+  // The promise that loses must not cause an unhandled rejection.
   late.catch(() => {});
   work.catch(() => {});
   try {
@@ -56,7 +56,7 @@ export async function within<T>(
 }
 
 /**
- * The first `limit` bytes of a body, as text. The rest is not fetched: its size is unknown.
+ * The first `limit` bytes of a body, as text. The rest is not read, because its size is unknown.
  */
 export async function readUpTo(response: Response, limit: number): Promise<string> {
   const decoder = new TextDecoder();
@@ -72,23 +72,23 @@ export async function readUpTo(response: Response, limit: number): Promise<strin
   return text;
 }
 
-/** Why something failed, in words, with what caused it: by itself "fetch failed" says nothing. */
+/** The reason of a failure as text, with its causes: "fetch failed" alone says nothing. */
 export function reason(error: unknown): string {
-  const said: string[] = [];
+  const texts: string[] = [];
   for (
     let at = error;
-    at !== undefined && at !== null && said.length < DEEPEST;
+    at !== undefined && at !== null && texts.length < DEEPEST;
     at = (at as Error).cause
   ) {
-    const words = wordsOf(at);
-    if (words && !said.includes(words)) said.push(words);
+    const text = textsOf(at);
+    if (text && !texts.includes(text)) texts.push(text);
     if (!(at instanceof Error)) break;
   }
-  return said.join(": ") || String(error);
+  return texts.join(": ") || String(error);
 }
 
-/** Of several tries, such as both addresses of a name, each says why. */
-function wordsOf(error: unknown): string {
+/** The texts of several failed tries, for example of both addresses of a name. */
+function textsOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const tries =
     error instanceof AggregateError ? error.errors.map((each) => reason(each)).join(", ") : "";

@@ -1,4 +1,4 @@
-// The canonical module: the story's ten, and every spelling of a failure read into one shape.
+// The canonical module: the story's ten codes, and failures in every form parsed to one type.
 import { describe, expect, test } from "vitest";
 
 import {
@@ -32,7 +32,7 @@ const STATUS = {
   UPSTREAM_ERROR: 502,
   SERVICE_UNAVAILABLE: 503,
 };
-/** Story 22-B2, word for word. */
+/** The texts of story 22-B2. */
 const WORDS = {
   AGENT_EXECUTION_ERROR: "Something went wrong. Please try again.",
   TENANT_REQUIRED: "Authentication required.",
@@ -45,7 +45,7 @@ const WORDS = {
   UPSTREAM_ERROR: "External service unavailable.",
   SERVICE_UNAVAILABLE: "Service temporarily unavailable.",
 };
-/** A word of each of the catalogue's titles by which the story's meaning is recognised. */
+/** A word of each title in the catalogue that shows the story's meaning. */
 const MEANING = {
   AGENT_EXECUTION_ERROR: /went wrong/,
   TENANT_REQUIRED: /Sign in/,

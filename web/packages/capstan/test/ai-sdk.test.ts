@@ -68,7 +68,7 @@ test("an answer that is cut after every chunk arrives complete", async () => {
   await cutter.stop();
   expect([chat.status, chat.error, chat.text]).toEqual(["ready", undefined, tokens(20)]);
   expect(notices.filter((notice) => notice.type === "resumed").length).toBeGreaterThan(5);
-  // It read on at its cursor each time.
+  // Each request resumed at its cursor.
   expect(cutter.log.slice(1).every((cursor: string | undefined) => cursor !== undefined)).toBe(
     true,
   );

@@ -1,5 +1,4 @@
-// What no call could work with is told by its name, before anything is sent; a key is never
-// repeated.
+// Invalid arguments are refused by name before the first request. A key is never repeated.
 import { expect, test } from "vitest";
 
 import { CapClient, type Options } from "../src/client.js";

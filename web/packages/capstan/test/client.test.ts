@@ -1,4 +1,4 @@
-// The client over real sockets: it heals, stops, waits and fails as the contract says.
+// The client over real sockets: it resumes, stops, waits and fails by the contract.
 import { afterEach, expect, test, vi } from "vitest";
 
 import { CapClient } from "../src/client.js";
@@ -373,7 +373,7 @@ test("a redirect within the origin is followed with the same bytes, but not for 
   expect(server.seen).toHaveLength(2 + 11);
 });
 
-/** A refusal that never ends. How much of it was taken is known when its connection is closed. */
+/** A refusal that never ends. Its size is known when its connection is closed. */
 function endless(): { handler: Handler; taken: Promise<number> } {
   let tell: (bytes: number) => void;
   const taken = new Promise<number>((resolve) => (tell = resolve));
@@ -403,7 +403,7 @@ test.each(["assist", "ask"] as const)(
     );
     expect(error).toBeInstanceOf(CAPRuntimeError);
     expect(error).toMatchObject({ status: 500 });
-    // What sockets hold between the two, and not more.
+    // At most the buffers of the two sockets.
     expect(await taken).toBeLessThan(32 * 1024 * 1024);
   },
 );
@@ -440,7 +440,7 @@ test("a WARNING is logged, in chat and in assist, and told to listeners", async 
   expect(logged).toHaveBeenCalledOnce();
 });
 
-/** Time is the test's: it passes when it is told to. */
+/** The test controls the time. */
 async function timed<T>(call: () => Promise<T>, step: number, steps: number): Promise<T | Error> {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
   try {
@@ -465,7 +465,7 @@ test("one packet per connection does not extend a call's deadline", async () => 
   expect(error).toBeInstanceOf(CAPConnectionError);
   expect(error).toMatchObject({ deadline: 60_000, address: "http://test" });
   expect((error as Error).message).toMatch(
-    /^http:\/\/test: not done within the deadline of 60 s.*; a run that was started goes on/,
+    /^http:\/\/test: not done within the deadline of 60 s.*; a run that has started continues/,
   );
   expect(seq).toBeGreaterThan(50);
 });

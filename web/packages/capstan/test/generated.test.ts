@@ -1,5 +1,4 @@
-// What Capstan writes and reads in AG-UI's words, held against the schemas of both published client
-// lines.
+// Checks the AG-UI events of Capstan against the schemas of both published client lines.
 import * as core1 from "@ag-ui/core/schemas";
 import * as core0 from "@ag-ui/core-0";
 import { expect, test } from "vitest";

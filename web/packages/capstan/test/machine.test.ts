@@ -87,7 +87,7 @@ function apply(machine: Machine, input: Input, now: number): void {
   }
 }
 
-/** All actions up to the one that the shell would have to wait for. */
+/** All actions up to one for which the shell would have to wait. */
 function drain(machine: Machine, now: number): unknown[] {
   const out: unknown[] = [];
   for (;;) {

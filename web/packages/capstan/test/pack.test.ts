@@ -1,4 +1,4 @@
-// What `npm pack` gives, as its users have it: in a folder of their own, with React and without
+// The package from `npm pack`, installed as users do: in a separate folder, with React and without
 // sonner.
 import { execFileSync } from "node:child_process";
 import {
@@ -29,7 +29,7 @@ const run = (command: string, ...args: string[]) =>
   });
 
 beforeAll(() => {
-  // As in a fresh clone: nothing is built yet.
+  // As in a fresh clone, nothing is built yet.
   rmSync(join(source, "dist"), { recursive: true, force: true });
   execFileSync("npm", ["pack", "--silent", "--pack-destination", project], {
     cwd: source,
@@ -74,7 +74,7 @@ test("the package holds what was built, its maps, its types and its licence", ()
   expect(map.sourcesContent.join("")).toContain("class CapClient");
 });
 
-// A folder by itself would be linked, and holds nothing that is built.
+// npm would link a folder, which contains no build.
 test("the documents install what is packed", () => {
   const page = readFileSync(join(source, "../../../docs/client.md"), "utf8");
   expect(page).toContain(
@@ -165,7 +165,7 @@ test("the examples of the README for useCapStream fit the types", () => {
   );
 });
 
-/** Checks the types of files as a user of the package does. */
+/** Type-checks files as a user of the package does. */
 function compile(...more: string[]): void {
   const options = [
     "--noEmit",

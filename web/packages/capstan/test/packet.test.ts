@@ -54,8 +54,8 @@ function accepts({ profile, input }: Case): boolean {
 }
 
 /**
- * Where the contract says so, the client is stricter (a negative seq, or one past 2^53) or kinder
- * (a v2 close without p).
+ * The contract allows some differences: the client is stricter for a negative seq or one past 2^53,
+ * and more lenient for a v2 close without p.
  */
 function expected({ profile, input, accept }: Case): boolean {
   const { op, p, seq } = (input ?? {}) as { op?: string; p?: unknown; seq?: number };

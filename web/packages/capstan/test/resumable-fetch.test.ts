@@ -1,4 +1,4 @@
-// AG-UI's own clients, both lines, through cuts at every kind of place: exact text, no complaint
+// AG-UI's own clients, both lines, through cuts at every kind of position: exact text, and no error
 // of their verifiers.
 import { HttpAgent as HttpAgent1 } from "@ag-ui/client";
 import { HttpAgent as HttpAgent0 } from "@ag-ui/client-0";
@@ -23,7 +23,7 @@ afterEach(async () => {
   server = undefined;
 });
 
-/** The events of a run, ids as the gateway gives them. */
+/** The events of a run, with ids like the gateway's. */
 function events(runId: string, threadId: string): { id: string; data: string }[] {
   const all: object[] = [
     { type: "RUN_STARTED", threadId, runId },
@@ -53,9 +53,7 @@ function cutting(bytes: () => number, withIds = true): Handler {
   };
 }
 
-/**
- * Cuts that depend on nothing but the seed; some come before the head, none is so short for ever.
- */
+/** Cuts that depend only on the seed. Some come before the head, and none repeats forever. */
 function chaos(seed: number): () => number {
   let state = seed;
   return () => {
@@ -108,7 +106,7 @@ test.each(lines)("HttpAgent %s is stopped at once by its own abort", async (_, H
 test("what a server repeats is dropped, by its ids", async () => {
   let isFirst = true;
   const again: Handler = (response, seen) => {
-    // A server that knows no cursors starts over each time.
+    // A server without cursors starts over each time.
     const fresh = { ...seen, headers: {} };
     const limit = isFirst ? 2000 : 1e9;
     isFirst = false;
@@ -223,8 +221,8 @@ test("what is kept does not grow with the number of events", { timeout: 60_000 }
 });
 
 /**
- * A server that goes down in mid-run, tells so, and comes back: the run goes on where its client
- * stands.
+ * A server that shuts down in mid-run, reports it, and restarts: the run continues at the client's
+ * cursor.
  */
 function deploying(severity: string, retry_after: number, before: object[] = []): Handler {
   let requests = 0;
@@ -236,7 +234,7 @@ function deploying(severity: string, retry_after: number, before: object[] = [])
     const frame = ({ id, data }: { id: string; data: string }) => `id: ${id}\ndata: ${data}\n\n`;
     if (requests > 1) {
       const after = all.findIndex(({ id }) => id === headers["last-event-id"]);
-      // The error is history now, and has a place of its own.
+      // The error is history now, and has its own position.
       const failed = {
         id: `${STREAM}:20.1`,
         data: JSON.stringify({ type: "CUSTOM", name: "capstan.attempt_failed", value: {} }),

@@ -1,4 +1,4 @@
-// A small HTTP server for tests: each request is answered by the next handler; cuts are real ones.
+// A small HTTP server for tests: the next handler answers each request. Cuts are real.
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
@@ -48,7 +48,7 @@ export function openStream(response: ServerResponse): void {
 
 export const STREAM = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
 
-/** A frame as the gateway writes it. */
+/** A frame in the gateway's form. */
 export function frame(seq: number, op: string, p: unknown): string {
   const packet = { stream_id: STREAM, seq, op, t: "2026-02-03T10:15:37Z", p };
   return `event: stream.packet\nid: ${STREAM}:${seq}\ndata: ${JSON.stringify(packet)}\n\n`;

@@ -14,7 +14,7 @@ test("everything but React is under 14.5 kB, minified and gzipped", async () => 
   const built = await build({
     configFile: false,
     logLevel: "silent",
-    // An application's build: library mode leaves the white space to whoever bundles it.
+    // An application's build. Library mode would keep white space.
     build: {
       write: false,
       minify: true,

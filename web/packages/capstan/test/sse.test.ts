@@ -1,4 +1,4 @@
-// Server-sent events by the rules, whatever the chunks.
+// Server-sent events by the rules, however the bytes are split.
 import { expect, test } from "vitest";
 
 import { Decoder } from "../src/sse.js";
@@ -41,7 +41,7 @@ test("an id counts when its frame is taken, not when it came", () => {
   expect(decoder.lastEventId).toBe("1");
 });
 
-// A decoder that reads the line again at each chunk reads 128 GB, and never comes to an end.
+// A decoder that reads the line again for each chunk would read 128 GB.
 test("a long line in many chunks costs no more than its length", () => {
   const decoder = new Decoder();
   const chunk = "x".repeat(1000);

@@ -1,4 +1,4 @@
-// Tasks by the official SDK of A2A.
+// Tasks with the official SDK of A2A.
 import { randomUUID } from "node:crypto";
 
 import {
@@ -20,7 +20,7 @@ export const transports = {
 };
 
 const part = (content) => ({ content, metadata: undefined, filename: "", mediaType: "" });
-/** A message as the SDK has it. */
+/** A message in the SDK's form. */
 export const message = (text, more = {}) => ({
   messageId: randomUUID(),
   contextId: "",
@@ -41,7 +41,7 @@ export const request = (said) => ({
 export const textOf = (parts) =>
   parts.map((p) => (p.content?.$case === "text" ? p.content.value : "")).join("");
 
-/** A client that finds its way by the card. */
+/** A client that reads the agent's card. */
 export function clientAt(url, Transport, fetchImpl) {
   const transport = new Transport(fetchImpl && { fetchImpl });
   const options = { transports: [transport], preferredTransports: [transport.protocolName] };
@@ -50,7 +50,7 @@ export function clientAt(url, Transport, fetchImpl) {
   ).createFromUrl(url);
 }
 
-/** Events of a stream, as one task; what was seen before it broke off stays in `seen`. */
+/** Folds the events of a stream into one task. `seen` keeps the state from before a cut. */
 export async function fold(events, seen = { artifact: "", states: [] }) {
   for await (const event of events) {
     const { $case, value } = event.payload ?? event;
@@ -69,8 +69,8 @@ export async function fold(events, seen = { artifact: "", states: [] }) {
 }
 
 /**
- * Sends a message and reads its task to the end, as any client has to: what breaks off is
- * subscribed to anew, and what is over is asked for.
+ * Sends a message and reads its task to the end, as any client must: after a cut it subscribes
+ * again, and it gets a task that has ended.
  */
 export async function readToTheEnd(client, said, onText = () => {}) {
   const seen = { artifact: "", states: [] };

@@ -1,8 +1,7 @@
-// A chat of the AI SDK as `useChat` has one, without a page: the published class with the
-// plainest state.
+// A chat of the AI SDK without a page: the published class with the simplest state.
 import { randomUUID } from "node:crypto";
 
-/** The versions that are tried: 7 always, the older ones where there is time. */
+/** The tested versions: always 7, older ones in the soak. */
 const versions = {
   "ai 7": "ai",
   ...(process.env.CAPSTAN_SOAK ? { "ai 6": "ai-6", "ai 5": "ai-5" } : {}),
@@ -27,7 +26,7 @@ class State {
 }
 
 /**
- * A chat at `api`. What it heard beside its messages is in `data`.
+ * A chat at `api`. Data parts outside of messages are in `data`.
  * @param sdk a version of the AI SDK
  */
 export function chatAt(
@@ -66,7 +65,7 @@ export const textOf = (message) =>
 export const answers = (chat) => chat.messages.filter((message) => message.role === "assistant");
 export const tokens = (n) => Array.from({ length: n }, (_, at) => `tok${at + 1} `).join("");
 
-/** Waits until `holds` does; the chat has no event of its own for that. */
+/** Polls until the condition holds, because the chat has no event for it. */
 export async function until(holds) {
   for (;;) {
     if (await holds()) return;

@@ -1,5 +1,4 @@
-// Reading with the published client of Durable Streams, whose reader dies of a connection that
-// breaks off.
+// Reads with the published client of Durable Streams, whose reader fails when a connection breaks.
 import { stream } from "@durable-streams/client";
 
 /**
@@ -17,7 +16,7 @@ export async function readFrom(url, from, { live = "sse", onItems = () => {} } =
         await onItems(items);
         if (batch.streamClosed) resolve();
       });
-      // Without an error this only says that all was received.
+      // Without an error this means that everything was received.
       reader.closed.catch(reject);
     });
     return { items, offset };

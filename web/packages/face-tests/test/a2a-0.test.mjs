@@ -1,5 +1,4 @@
-// The official SDK of A2A 0.3, as it was, in both of its bindings. In the soak alone, beside the
-// one for Python.
+// The official SDK of A2A 0.3 in both of its bindings. Only in the soak, like the one for Python.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before, describe, test } from "node:test";
@@ -96,7 +95,7 @@ describe("soak: A2A 0.3", { skip, concurrency: true, timeout: 60_000 }, () => {
         const { id } = (await events.next()).value;
         const watching = fold(client.resubscribeTask({ id }));
         assert.equal((await client.cancelTask({ id })).status.state, "canceled");
-        // Whoever subscribes too late is told so.
+        // A subscription after the end gets an error.
         const seen = await watching.catch((error) => error);
         if (!(seen instanceof Error)) assert.equal(seen.states.at(-1), "canceled");
         await assert.rejects(client.cancelTask({ id }));

@@ -63,7 +63,7 @@ describe("A2A", { concurrency: true, timeout: 60_000 }, () => {
         const first = (await events.next()).value;
         const { id } = (first.payload ?? first).value;
         const watch = client.resubscribeTask({ tenant: "", id });
-        // It is there before the end comes: whoever is too late is told that the task is over.
+        // Subscribed before the end, because a later subscription gets an error.
         const joined = (await watch.next()).value;
         const second = fold(
           (async function* () {

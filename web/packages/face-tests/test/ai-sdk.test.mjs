@@ -18,7 +18,7 @@ const CODES = {
   SERVICE_UNAVAILABLE: 503,
 };
 
-/** Of twenty words: they, three chunks before them and three after. */
+/** Of twenty words: the words, three chunks before them and three after. */
 const CHUNKS = 26;
 
 /** A key's hash, as `capstan key new` prints one. */
@@ -89,7 +89,7 @@ describe("AI SDK", { concurrency: true }, () => {
         const kept = structuredClone(chat.messages);
         await chat.stop();
         await first;
-        // What was kept of the page may have the half answer or not.
+        // The page may or may not have stored the half answer.
         for (const messages of name === "ai 5" ? [kept.slice(0, 1)] : [kept, kept.slice(0, 1)]) {
           const again = chatAt(sdk, api, { id: chat.id, messages: structuredClone(messages) });
           await again.resumeStream();
@@ -162,7 +162,7 @@ describe("AI SDK", { concurrency: true }, () => {
           textOf(answers(chat)[0]),
           /decision of yours.*You answered \{"approved":true\}, so I go on\.$/s,
         );
-        // Whoever reloads now has all of it.
+        // A reload now gets all of it.
         const again = chatAt(sdk, api, { id: chat.id, messages: chat.messages.slice(0, 1) });
         await again.resumeStream();
         assert.equal(textOf(answers(again)[0]), textOf(answers(chat)[0]));

@@ -1,5 +1,5 @@
-// Anthropic's SDK as it is published, against the real binary: answers, tools, failures by class,
-// its retries, models, counts, and a model that thinks behind a provider that breaks.
+// Anthropic's published SDK against the real binary: answers, tools, failures by class, its
+// retries, models, counts, and a model that thinks behind a provider that breaks.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 
@@ -73,7 +73,7 @@ describe("Anthropic's SDK", { concurrency: false, timeout: 60_000 }, () => {
       });
       assert.equal((await runsOf(gateway.url)).length, before + tries, fault);
     }
-    // Behind the first word it is an event, and never an answer.
+    // After the first word, a failure is an event and never looks like an answer.
     await assert.rejects(
       client.messages.stream(asked("/fault upstream_error")).finalMessage(),
       Anthropic.APIError,
@@ -93,7 +93,7 @@ describe("Anthropic's SDK", { concurrency: false, timeout: 60_000 }, () => {
     const stream = client.messages.stream(asked("/tokens 1000 --delay 20ms"));
     await new Promise((resolve) => stream.once("text", resolve));
     const [run] = await runsOf(gateway.url);
-    // It fails while the stop is answered: somebody has to be there to hear it.
+    // It fails while the stop is answered, so a handler must exist by then.
     const stopped = assert.rejects(stream.finalMessage(), /was stopped/);
     await fetch(`${gateway.url}/v1/streams/${run.stream_id}`, { method: "DELETE" });
     await stopped;

@@ -1,6 +1,6 @@
-// Clients of the other worlds at three gateways over one PostgreSQL, of which the one that works
-// is killed in the middle of the answer: they come back somewhere else, and have every word once.
-// In the soak alone: leases end in real time.
+// Clients of other protocols at three gateways over one PostgreSQL. The gateway that runs the
+// answer is killed. The clients resume at another one and get every word once. Only in the soak,
+// because leases end in real time.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
@@ -49,7 +49,7 @@ describe("soak: three gateways, one killed", { skip, concurrency: false, timeout
       const client = await clientAt(cluster.url, Transport);
       let [watching, killing] = [];
       const seen = await readToTheEnd(client, message(LONG), async ({ artifact, id }) => {
-        // On a connection of its own, which is another gateway's.
+        // Over a connection of its own, to another gateway.
         if (artifact.includes("tok10 "))
           watching ??= fold(client.resubscribeTask({ tenant: "", id }));
         if (artifact.includes("tok20 ")) await (killing ??= cluster.killOwnerOf(id));

@@ -1,5 +1,5 @@
-// Streams of the other worlds, broken off after any event: their clients come back, and whoever
-// has a cursor misses and gets nothing twice. Six places, and in the soak every one.
+// Streams of other protocols, cut after any event: their clients resume, and a client with a cursor
+// misses nothing and gets nothing twice. Six positions, and in the soak every one.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before, describe, test } from "node:test";
@@ -100,7 +100,7 @@ describe("cuts", { concurrency: true, timeout: 120_000 }, () => {
           );
           [frames, isCut] = [[...frames, ...rest.frames], rest.isCut];
         }
-        // Sent again, the same message is told from its beginning.
+        // The same message sent again gets the task from its beginning.
         assert.deepEqual(
           frames,
           (await framesOf(await send(gateway.url, said))).frames,
@@ -134,7 +134,7 @@ describe("cuts", { concurrency: true, timeout: 120_000 }, () => {
    * reader came.
    */
   async function readDurable(t, cut, delay) {
-    // Their reader asks for what there is first, and for events then.
+    // Their reader first gets the existing items, then events.
     const cutter = await startCutter(gateway.url, (nth) => (nth === 1 ? cut : undefined));
     t.after(cutter.stop);
     const begun = await bindings["HTTP+JSON"].send(gateway.url, {
@@ -158,8 +158,8 @@ describe("cuts", { concurrency: true, timeout: 120_000 }, () => {
   test("Durable Streams: a reader that dies goes on at its offset", async (t) => {
     let comings = 0;
     for (const cut of cuts) comings = Math.max(comings, await readDurable(t, cut, 20));
-    // An event may hold several items, so that not every cut finds something to cut; on a busy
-    // machine none does, unless the run lasts.
+    // An event may contain several items, so not every cut hits something. On a busy machine none
+    // does, unless the run lasts longer.
     if (comings <= 2) comings = await readDurable(t, 1, 500);
     assert.ok(comings > 2, "none was cut, and came again");
   });

@@ -28,7 +28,7 @@ describe("Durable Streams", { concurrency: true, timeout: 60_000 }, () => {
   before(async () => (gateway = await startGateway()));
   after(() => gateway.stop());
 
-  /** Starts a run in AG-UI and leaves at once; returns where its stream is read. */
+  /** Starts a run in AG-UI and leaves at once. Returns the address of its stream. */
   async function begin(text) {
     const input = {
       threadId: randomUUID(),
@@ -103,8 +103,8 @@ describe("Durable Streams", { concurrency: true, timeout: 60_000 }, () => {
     const chat = chatAt(sdk, api, { id, transport: transport() });
     const sent = chat.sendMessage({ text: "/tokens 60 --delay 5ms" });
     await until(() => answers(chat).length > 0 && saidBy(answers(chat)[0]).includes("tok10 "));
-    // Another page of the same chat, as after a reload: it has the question, and comes back to
-    // the answer.
+    // Another page of the same chat, as after a reload: it has the question, and resumes the
+    // answer.
     const again = chatAt(sdk, api, {
       id,
       messages: chat.messages.slice(0, 1),

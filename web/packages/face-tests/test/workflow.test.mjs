@@ -1,5 +1,5 @@
-// The AI SDK's transport that counts chunks: it names no chat, comes back to its run by itself, and
-// does so for ever if a stream has no `finish`.
+// The AI SDK's transport that counts chunks: it names no chat, resumes its run automatically, and
+// retries forever if a stream has no `finish`.
 import assert from "node:assert/strict";
 import { after, before, describe, mock, test } from "node:test";
 
@@ -11,20 +11,20 @@ import { chatAt, sdks, textOf, tokens, until } from "../support/chat.mjs";
 
 const WORDS = 12;
 const LONG = `/tokens ${WORDS} --delay 1ms`;
-/** Its id is for its own page alone. */
+/** The id is known to this page only. */
 const chatId = "a-chat";
 const [{ sdk }] = sdks;
 
 const said = (text) => [{ id: "m1", role: "user", parts: [{ type: "text", text }] }];
 
-/** All chunks of a stream, as the transport hands them out. */
+/** All chunks of a stream, as the transport returns them. */
 async function read(stream) {
   const chunks = [];
   for await (const chunk of stream) chunks.push(chunk);
   return chunks;
 }
 
-/** A transport at a server, the requests that it made, and the run that it was told of. */
+/** A transport at a server, with its requests and the run's id that it received. */
 function transportAt(url, options = {}) {
   const seen = { requests: [], run: undefined };
   const transport = new WorkflowChatTransport({
@@ -47,7 +47,7 @@ const spoken = (chunks) =>
 
 describe("WorkflowChatTransport", { concurrency: true, timeout: 120_000 }, () => {
   let gateway;
-  // It tells the console of each cut.
+  // It logs each cut to the console.
   before(async () => {
     mock.method(console, "error", () => {});
     gateway = await startGateway();
@@ -66,7 +66,7 @@ describe("WorkflowChatTransport", { concurrency: true, timeout: 120_000 }, () =>
       assert.deepEqual(typesOf(chunks), typesOf(whole), `cut after ${cut}`);
       assert.equal(spoken(chunks), tokens(WORDS), `cut after ${cut}`);
       const from = (index) => `GET /v1/ai-sdk/chat/${seen.run}/stream?startIndex=${index}`;
-      // Whoever has the `finish` needs nothing more.
+      // A client with the `finish` needs nothing more.
       const back = [from(cut), from(cut + 1)].slice(0, whole.length - cut);
       assert.deepEqual(seen.requests, ["POST /v1/ai-sdk/chat", ...back], `cut after ${cut}`);
     }
@@ -111,7 +111,7 @@ describe("WorkflowChatTransport", { concurrency: true, timeout: 120_000 }, () =>
       const seen = transportAt(cutter.url);
       const rest = await seen.transport.reconnectToStream({ chatId: first.run, startIndex: index });
       const expected = typesOf(whole.slice(index));
-      // It leaves out what ends a part that it did not see begin.
+      // It omits the end of a part whose begin it did not receive.
       const known = index === -4 ? expected.filter((type) => type !== "text-end") : expected;
       assert.deepEqual(typesOf(await read(rest)), known, `from ${index}, cut after ${cut}`);
       assert.equal(seen.requests.length, cut === undefined ? 1 : 2);

@@ -1,4 +1,4 @@
-// OpenAI's SDK as anybody installs it, and what the gateway knows of it.
+// OpenAI's published SDK, and the gateway's list of runs.
 import OpenAI from "openai";
 
 /** A client with its retries on, as they are by default. */
@@ -25,7 +25,7 @@ export async function runsOf(url) {
   return (await response.json()).streams;
 }
 
-/** Everything that an iterable gives, and what it throws at its end. */
+/** All items of an iterable, and the error that it throws at its end. */
 export async function drain(iterable) {
   const events = [];
   try {

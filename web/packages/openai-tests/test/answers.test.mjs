@@ -1,4 +1,4 @@
-// Answers: whole, streamed, through the helpers, with tools, in the background, stopped.
+// Answers: collected, streamed, through the helpers, with tools, in the background, stopped.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 
@@ -169,7 +169,8 @@ describe("answers", { concurrency: true }, () => {
       result: "21 °C",
       called: true,
     });
-    // What a model understands reaches it, also what decides on the answer's form.
+    // Members that the model understands reach it, also those that decide about the form of the
+    // answer.
     await model.chat.completions.create({
       model: "model",
       messages: messages.slice(0, 2),

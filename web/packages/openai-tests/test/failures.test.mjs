@@ -1,4 +1,4 @@
-// Failures: the SDK's class, and how often it tries, counted where it counts.
+// Failures: the SDK's error class, and the number of its tries.
 import assert from "node:assert/strict";
 import { createHash, randomUUID } from "node:crypto";
 import { after, before, describe, test } from "node:test";
@@ -22,8 +22,8 @@ const CLASSES = {
   504: OpenAI.InternalServerError,
 };
 /**
- * Where the status is another than the catalogue's: what nobody should send again must not look as
- * if it passed.
+ * Statuses that differ from the catalogue's: a fault that a retry cannot fix must not have a status
+ * that SDKs retry.
  */
 const STATUSES = {
   stream_expired: 404,
@@ -38,7 +38,7 @@ const STATUSES = {
   upstream_auth: 500,
 };
 
-// One after the other: runs are counted.
+// One after the other, because runs are counted.
 describe("failures", () => {
   let gateway;
   before(async () => (gateway = await startGateway()));
@@ -205,7 +205,7 @@ describe("failures", () => {
         await clientFor(gateway.url).chat.completions.create(chat("/tokens 12", { stream: true })),
       )
     ).events;
-    // The last frame, `[DONE]`, is no event to the SDK.
+    // The SDK does not count the last frame, `[DONE]`, as an event.
     for (const cut of cutsOf(whole.length + 1)) {
       const cutter = await startCutter(gateway.url, () => cut);
       t.after(cutter.stop);

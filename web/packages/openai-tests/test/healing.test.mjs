@@ -1,4 +1,4 @@
-// The drop-in transport: cuts that the SDK does not notice, and no second run.
+// The drop-in transport: cuts without an effect on the SDK, and no second run.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 
@@ -8,13 +8,13 @@ import { resumableFetch } from "../node_modules/.build/openai.mjs";
 import { chat, clientFor, drain, runsOf } from "../support/openai.mjs";
 
 const quick = { backoff: { first: 1, max: 1, jitter: false } };
-/** What differs from run to run. */
+/** Removes values that differ between runs. */
 const plain = (events) =>
   JSON.stringify(events)
     .replaceAll(/(resp_|chatcmpl-|msg_)[0-9a-f]{32}/g, "$1")
     .replaceAll(/"(created|created_at|completed_at)":\d+/g, "");
 
-// One after the other: runs are counted.
+// One after the other, because runs are counted.
 describe("healing", () => {
   let gateway;
   before(async () => (gateway = await startGateway()));
@@ -30,7 +30,7 @@ describe("healing", () => {
       async (t) => {
         const whole = (await drain(await ask(clientFor(gateway.url)))).events;
         for (const cut of cutsOf(whole.length)) {
-          // Broken off once more after the first resume.
+          // Cut once more after the first resume.
           const cutter = await startCutter(gateway.url, (n) => [cut, cut + 1][n]);
           t.after(cutter.stop);
           const before = (await runsOf(gateway.url)).length;

@@ -1,5 +1,5 @@
-// Those who build on OpenAI's API: LangChain's and the AI SDK's providers against the real
-// binary, runs counted. Part of the soak.
+// Libraries over OpenAI's API: LangChain's and the AI SDK's providers against the real binary, with
+// counted runs. Part of the soak.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 
@@ -25,7 +25,7 @@ describe(
     before(async () => (gateway = await startGateway()));
     after(() => gateway.stop());
 
-    /** What is done, and how many runs that took. */
+    /** Does the work, and returns how many runs it took. */
     const counted = async (work) => {
       const before = (await runsOf(gateway.url)).length;
       const done = await work();
@@ -58,7 +58,7 @@ describe(
           ),
           [TEXT, 1],
         );
-        // It repeats any 5xx whatever the headers say; what no repeat mends is none.
+        // It retries any 5xx whatever the headers, so faults that a retry cannot fix have none.
         for (const kind of ["content_refused", "context_length_exceeded", "tenant_required"]) {
           const [error, runs] = await counted(() =>
             generateText({ model, prompt: `/fault ${kind}` }).then(assert.fail, (error) => error),
@@ -97,7 +97,7 @@ describe(
           stopWhen: isStepCount(3),
         });
         assert.equal(text, "It is sunny.");
-        // In Responses the second request only names what was said in the first.
+        // In Responses the second request only refers to the first one's messages.
         assert.deepEqual(seen(provider.bodies[1]), {
           tools: ["weather"],
           context: "Be brief.",

@@ -7,23 +7,23 @@ import { type AguiEvent, AguiTranscript } from "./transcript.js";
 
 export class AguiRun extends FaceRun {
   protected readonly transcript = new AguiTranscript();
-  /** Serialised once: another body under the same id would be a conflict. */
+  /** Serialised once: another body with the same id would be a conflict. */
   readonly #body = JSON.stringify({
-    threadId: this.said.conversationId,
+    threadId: this.input.conversationId,
     runId: newId(),
-    messages: this.said.messages,
-    ...(this.said.resume && { resume: this.said.resume }),
+    messages: this.input.messages,
+    ...(this.input.resume && { resume: this.input.resume }),
     tools: [],
     context: [],
     state: {},
     forwardedProps: {},
   });
-  /** The id of the last event. A stream alone is told from its start. */
-  #cursor = this.said.streamId;
+  /** The id of the last event. A bare stream id means the start. */
+  #cursor = this.input.streamId;
   #reason = "completed";
 
   protected async read(signal: AbortSignal): Promise<string> {
-    // Until an event says otherwise, what fails is the line.
+    // Until an event comes, a failure is the connection's.
     this.canGoOn = true;
     const response = await this.#send(signal);
     if (!response.ok || !response.body) {
@@ -44,8 +44,8 @@ export class AguiRun extends FaceRun {
     const cursor: Record<string, string> =
       this.#cursor === undefined ? {} : { "last-event-id": this.#cursor };
     const common = { ...headers, ...cursor, accept: "text/event-stream" };
-    if (this.said.streamId !== undefined)
-      return heal(`${base}/streams/${this.said.streamId}?face=ag-ui`, {
+    if (this.input.streamId !== undefined)
+      return heal(`${base}/streams/${this.input.streamId}?face=ag-ui`, {
         method: "GET",
         headers: common,
         signal,
@@ -85,7 +85,7 @@ export class AguiRun extends FaceRun {
   }
 }
 
-/** Why a run ended, as the gateway has it in its metadata. */
+/** The reason of the end, from the gateway's metadata. */
 function reasonOf({ metadata }: AguiEvent): string | undefined {
   const ours = isObject(metadata) ? metadata["capstan"] : undefined;
   const reason = isObject(ours) ? ours["reason"] : undefined;

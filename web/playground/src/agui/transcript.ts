@@ -1,14 +1,14 @@
-// The events of an AG-UI run folded into the blocks that the CAP face gives. Text is kept by
-// message, so that a snapshot can take part of it back.
+// Folds the events of an AG-UI run into the blocks of the CAP face. Text is stored by message,
+// because a snapshot can remove a part of it.
 import { Blocks } from "../blocks.js";
 import { isObject, isText } from "../json.js";
 
 export type AguiEvent = Record<string, unknown> & { type: string };
 
-/** Events that only say where something begins or ends: there is nothing in them to show. */
+/** Events that only begin or end something, without content to show. */
 const STRUCTURE =
   /^(RUN_(STARTED|FINISHED|ERROR)|STEP_(STARTED|FINISHED)|TEXT_MESSAGE_(START|END)|REASONING_(MESSAGE_)?(START|END)|REASONING_ENCRYPTED_VALUE)$/;
-/** Events of CAP's, under these names in CUSTOM. */
+/** CAP's events, which come under these names in CUSTOM. */
 const CARRIED = [
   "capstan.progress",
   "capstan.citations",
@@ -23,7 +23,7 @@ export class AguiTranscript extends Blocks {
     if (!STRUCTURE.test(event.type) && !this.#fold(event)) this.raw(event);
   }
 
-  /** False if it is not known here, or its members do not fit. */
+  /** Returns false for an unknown event, or if its members do not fit. */
   #fold(event: AguiEvent): boolean {
     switch (event.type) {
       case "TEXT_MESSAGE_CONTENT":
@@ -45,14 +45,14 @@ export class AguiTranscript extends Blocks {
 
   #custom(name: unknown, value: unknown): boolean {
     if (name === "capstan.reset") return this.#reset(value);
-    // The attempt that follows is what matters.
+    // Only the next attempt matters.
     if (name === "capstan.attempt_failed") return true;
     if (!isObject(value)) return false;
     if (name === "capstan.warning") return this.warn(value);
     return isText(name) && CARRIED.includes(name) && this.show(value);
   }
 
-  /** An attempt says something else: presentation events of the one before no longer count. */
+  /** Removes presentation events of the earlier attempt. */
   #reset(value: unknown): boolean {
     const dropped = isObject(value) ? value["dropped"] : undefined;
     if (!Array.isArray(dropped)) return false;
@@ -62,14 +62,14 @@ export class AguiTranscript extends Blocks {
 
   #snapshot(messages: unknown): boolean {
     if (!Array.isArray(messages) || !messages.every(isObject)) return false;
-    this.restate(new Map(messages.map((message) => [message["id"], message["content"]])));
+    this.replaceTexts(new Map(messages.map((message) => [message["id"], message["content"]])));
     return true;
   }
 }
 
-/** What a run ended by asking. */
+/** The questions with which a run ended. */
 function interruptsOf({ type, outcome }: AguiEvent): readonly unknown[] {
   if (type !== "RUN_FINISHED" || !isObject(outcome) || outcome["type"] !== "interrupt") return [];
-  const asked = outcome["interrupts"];
-  return Array.isArray(asked) ? asked : [];
+  const interrupts = outcome["interrupts"];
+  return Array.isArray(interrupts) ? interrupts : [];
 }

@@ -1,4 +1,4 @@
-// One run in the AI SDK's face, over the transport that heals: a cut is read on at the last chunk.
+// One run in the AI SDK's face, over the transport that resumes at the last chunk.
 import { parseAGUIError, type ResumeEntry } from "capstan";
 import { CapstanChatTransport } from "capstan/ai-sdk";
 
@@ -31,7 +31,7 @@ export class AiSdkRun extends FaceRun {
       fetch: this.fetch,
       onNotice: this.notice,
     });
-    const { conversationId: chatId, messages, resume } = this.said;
+    const { conversationId: chatId, messages, resume } = this.input;
     if (this.streamId === undefined) {
       return transport.sendMessages({
         chatId,
@@ -42,7 +42,7 @@ export class AiSdkRun extends FaceRun {
       });
     }
     const chunks = await transport.reconnectToStream({ chatId, abortSignal: signal });
-    if (!chunks) throw new Error("The answer is not told any more.");
+    if (!chunks) throw new Error("The answer has expired.");
     return chunks;
   }
 
@@ -74,8 +74,8 @@ function reasonOf(finishReason: unknown): string {
 }
 
 /**
- * The chat as the AI SDK has it. Answers to what was asked are outputs of a tool, in the message
- * that asked.
+ * The chat in the form of the AI SDK. An answer to a question is a tool's output, in the message
+ * with the question.
  */
 function uiMessages(messages: readonly Message[], resume: readonly ResumeEntry[] = []): object[] {
   const said = messages.map(({ id, role, content }) => ({

@@ -1,13 +1,13 @@
-// The chunks of a UI message folded into the blocks that the CAP face gives.
+// Folds the chunks of a UI message into the blocks of the CAP face.
 import { Blocks } from "../blocks.js";
 import { isObject, isText } from "../json.js";
 
 export type Chunk = Record<string, unknown> & { type: string };
 
-/** Chunks that only say where something begins or ends, or what the same packet says in full. */
+/** Chunks that only begin or end something, or that repeat the same packet. */
 const STRUCTURE =
   /^(start|start-step|finish-step|finish|abort|error|text-start|text-end|reasoning-start|reasoning-end|source-url|file|tool-input-(start|delta)|data-capstan-(attempt|error|close))$/;
-/** What data of ours is called as an event. */
+/** The events for our `data-…` parts. */
 const EVENTS: Record<string, string> = {
   "data-progress": "PROGRESS_INDICATOR",
   "data-citations": "CITATION_BLOCK",
@@ -20,7 +20,7 @@ export class ChunkTranscript extends Blocks {
     if (!STRUCTURE.test(chunk.type) && !this.#fold(chunk)) this.raw(chunk);
   }
 
-  /** False if it is not known here, or its members do not fit. */
+  /** Returns false for an unknown chunk, or if its members do not fit. */
   #fold(chunk: Chunk): boolean {
     const { type, data } = chunk;
     switch (type) {
@@ -49,7 +49,7 @@ export class ChunkTranscript extends Blocks {
     }
   }
 
-  /** A message that goes on begins with what was asked and answered before. */
+  /** A continued message begins with earlier questions and their answers. */
   #answered(id: unknown): boolean {
     const before = this.blocks.length;
     this.drop(({ type, data }) => type === "INTERRUPT" && isObject(data) && data["id"] === id);

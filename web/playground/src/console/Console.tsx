@@ -1,4 +1,4 @@
-// Who asks, before anything is shown; then the view that the address names.
+// Identifies the visitor before anything is shown, then shows the view of the address.
 import { type ReactNode, useEffect, useMemo, useState } from "react";
 
 import { keepKey, storedKey } from "../authorization.js";
@@ -13,7 +13,7 @@ import { Failure } from "./parts/Failure.js";
 import { useAddress } from "./router.js";
 import { Shell } from "./Shell.js";
 import { type View, viewOf } from "./url.js";
-import { useAsked } from "./use-asked.js";
+import { useQuery } from "./use-query.js";
 import { Agents } from "./views/Agents.js";
 import { Faults } from "./views/Faults.js";
 import { Find } from "./views/Find.js";
@@ -29,10 +29,10 @@ export function Console(): ReactNode {
   const [key, setKey] = useState(storedKey);
   const [isAsking, setAsking] = useState(false);
   const api = useMemo(() => new Api(key), [key]);
-  const asked = useAsked(`me ${key}`, api.me);
-  const me = asked.value;
+  const result = useQuery(`me ${key}`, api.me);
+  const me = result.value;
   const isRefused =
-    asked.error instanceof Refused && (asked.error.status === 401 || asked.error.status === 403);
+    result.error instanceof Refused && (result.error.status === 401 || result.error.status === 403);
   const shared = useMemo(
     () => me && { api, me, feed: new Feed(api.events), shelf: new Shelf() },
     [api, me],
@@ -55,15 +55,15 @@ export function Console(): ReactNode {
         </Shell>
       ) : (
         <Before
-          error={asked.error}
+          error={result.error}
           isRefused={isRefused}
-          onAgain={asked.again}
+          onAgain={result.again}
           onKey={() => setAsking(true)}
         />
       )}
       <KeyDialog
         isOpen={isAsking}
-        complaint={isRefused && key !== "" ? (asked.error as Refused).message : null}
+        complaint={isRefused && key !== "" ? (result.error as Refused).message : null}
         onKey={use}
         onClose={() => setAsking(false)}
       />
@@ -71,7 +71,7 @@ export function Console(): ReactNode {
   );
 }
 
-/** Nobody is known yet. */
+/** The visitor is not known yet. */
 function Before({
   error,
   isRefused,
@@ -106,7 +106,7 @@ function Before({
   );
 }
 
-/** The feed is open while somebody looks. */
+/** Keeps the feed open while the tab is visible. */
 function useFollowing(feed: Feed | undefined): void {
   useEffect(() => {
     if (!feed) return;
@@ -180,7 +180,7 @@ function viewed(view: View): ReactNode {
       return (
         <div className="view">
           <h1>There is nothing here</h1>
-          <p>The menu above leads to what there is.</p>
+          <p>Use the menu above.</p>
         </div>
       );
   }

@@ -1,4 +1,4 @@
-// How the gateway does, in one line: in words first, and in colour as well.
+// The health of the gateway in one line: as text first, and in colour as well.
 import { type ReactNode, useEffect, useState } from "react";
 
 import { Refused } from "./api/api.js";
@@ -7,7 +7,7 @@ import { useConsole, useFeed, useFeedState } from "./context.js";
 import { count, latency, plural, span } from "./format.js";
 import { Link } from "./router.js";
 import { ROOT, to } from "./url.js";
-import { useAsked, useNow } from "./use-asked.js";
+import { useQuery, useNow } from "./use-query.js";
 
 const EVERY = 5_000;
 const STATES: Readonly<Record<Health["state"], readonly ["good" | "warning" | "danger", string]>> =
@@ -19,31 +19,31 @@ const STATES: Readonly<Record<Health["state"], readonly ["good" | "warning" | "d
 
 export function HealthStrip(): ReactNode {
   const { api, me } = useConsole();
-  const [told, setTold] = useState<Health | undefined>(undefined);
+  const [health, setHealth] = useState<Health | undefined>(undefined);
   const now = useNow(EVERY);
-  const asked = useAsked("health", api.health);
+  const result = useQuery("health", api.health);
   useFeed((event) => {
-    if (event.type === "state") setTold((before) => before && { ...before, ...event.health });
+    if (event.type === "state") setHealth((before) => before && { ...before, ...event.health });
   });
   useEffect(() => {
-    asked.again();
-  }, [now, asked.again]);
+    result.again();
+  }, [now, result.again]);
   useEffect(() => {
-    setTold(asked.value);
-  }, [asked.value]);
-  if (asked.error !== undefined)
+    setHealth(result.value);
+  }, [result.value]);
+  if (result.error !== undefined)
     return (
       <aside aria-label="Health" className="strip-line tone-danger">
         <strong role="status">
-          {isOfJournal(asked.error)
+          {isOfJournal(result.error)
             ? "The journal does not answer."
             : "The gateway does not answer."}
         </strong>{" "}
         What you see is from before.
       </aside>
     );
-  return told ? (
-    <Told health={told} version={me.version} />
+  return health ? (
+    <HealthLine health={health} version={me.version} />
   ) : (
     <aside aria-label="Health" className="strip-line">
       …
@@ -55,16 +55,16 @@ function isOfJournal(error: unknown): boolean {
   return error instanceof Refused && error.code === "journal_unavailable";
 }
 
-function Told({ health, version }: { health: Health; version: string }): ReactNode {
+function HealthLine({ health, version }: { health: Health; version: string }): ReactNode {
   const feed = useFeedState();
-  // Where there are several, each tells of itself.
+  // Each of several gateways reports its own health.
   const here = health.replica && health.replica.of > 1 ? " here" : "";
-  const [tone, words] = STATES[health.state] ?? (["warning", health.state] as const);
+  const [tone, text] = STATES[health.state] ?? (["warning", health.state] as const);
   return (
     <aside aria-label="Health" className={`strip-line tone-${tone}`} data-health={health.state}>
       <strong role="status">
         <span className="strip-dot" aria-hidden="true" />
-        {words}
+        {text}
       </strong>
       <Link href={to.runs({ state: "running" })}>
         {count(health.running)} running{here}

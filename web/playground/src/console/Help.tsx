@@ -1,4 +1,4 @@
-// The keys, and the switch that turns them off.
+// The list of shortcuts, and the switch that turns them off.
 import { type ReactNode, useState } from "react";
 
 import { Button } from "../ui/Button.js";
@@ -12,7 +12,7 @@ const KEYS = [
   ["[ ]", "the newer and the older run of the list you came from"],
   ["t", "the next tab of a run"],
   ["Space", "play and pause the replay"],
-  [".", "blur what was said, for a shared screen"],
+  [".", "blur content, for a shared screen"],
   ["g r", "runs"],
   ["g f", "faults"],
   ["g a", "agents"],

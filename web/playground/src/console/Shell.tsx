@@ -1,4 +1,4 @@
-// The frame of every view: menu, search, health, and the keys that work everywhere.
+// The frame of every view: menu, search, health, and global shortcuts.
 import { type FormEvent, type ReactNode, type RefObject, useEffect, useRef, useState } from "react";
 
 import { Button } from "../ui/Button.js";
@@ -133,7 +133,7 @@ function Menu({ path, withReplicas }: { path: string; withReplicas: boolean }): 
   );
 }
 
-/** Escape leaves it, so that the keys of the page work again. */
+/** Escape leaves the field, so that the page's shortcuts work again. */
 export function SearchBox({ box }: { box: RefObject<HTMLInputElement | null> }): ReactNode {
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();

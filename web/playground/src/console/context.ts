@@ -1,4 +1,4 @@
-// What every view needs: the API with its key, who asks, and what happens meanwhile.
+// The context of every view: the API with its key, the visitor, and the feed.
 import { createContext, useContext, useEffect, useRef, useSyncExternalStore } from "react";
 
 import type { Api } from "./api/api.js";
@@ -6,13 +6,13 @@ import type { Feed, FeedState } from "./api/feed.js";
 import type { Me } from "./generated/answers.js";
 import type { FeedEvent } from "./api/feed.js";
 import type { Shelf } from "./list/shelf.js";
-import { useSeldom } from "./use-asked.js";
+import { useSeldom } from "./use-query.js";
 
 export interface Console {
   api: Api;
   me: Me;
   feed: Feed;
-  /** Lists that were looked at, for whoever comes back or walks them. */
+  /** Lists that were open before, for going back and for walking through them. */
   shelf: Shelf;
 }
 
@@ -24,7 +24,7 @@ export function useConsole(): Console {
   return found;
 }
 
-/** Calls with each event of the feed. */
+/** Calls the listener with each event of the feed. */
 export function useFeed(listener: (event: FeedEvent) => void): void {
   const { feed } = useConsole();
   const latest = useRef(listener);
@@ -38,8 +38,8 @@ export function useFeed(listener: (event: FeedEvent) => void): void {
 }
 
 /**
- * Asks anew once something has happened, at most every so often. While nothing does, nobody is
- * asked.
+ * Calls `again` after events of the feed, at most once per interval. Without events it makes no
+ * requests.
  */
 export function useNews(again: () => void, every: number): void {
   const soon = useSeldom(again, every);
@@ -51,7 +51,7 @@ export function useFeedState(): FeedState {
   return useSyncExternalStore(feed.watch, feed.state);
 }
 
-/** The caller may see runs of several tenants. */
+/** Whether the visitor may see runs of several tenants. */
 export function seesSeveral({ who, tenants }: Me): boolean {
   return who === "operator" && (tenants.length > 1 || tenants.includes("*"));
 }

@@ -1,4 +1,4 @@
-// Numbers and times in few words. Pure: whoever calls brings the clock.
+// Numbers and times as short text. Pure: the caller passes the time.
 import type { RunDetails, RunRow, RunStatus } from "./generated/answers.js";
 
 const SECOND = 1000;
@@ -6,7 +6,7 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** How long: `850 ms`, `14.2 s`, `3 min 5 s`, `2 h 10 min`, `4 d 3 h`. */
+/** A duration: `850 ms`, `14.2 s`, `3 min 5 s`, `2 h 10 min`, `4 d 3 h`. */
 export function span(ms: number): string {
   const rest = Math.max(0, ms);
   if (rest < SECOND) return `${Math.round(rest)} ms`;
@@ -15,7 +15,7 @@ export function span(ms: number): string {
   return rest < DAY ? two(rest, HOUR, "h", MINUTE, "min") : two(rest, DAY, "d", HOUR, "h");
 }
 
-/** How long something brief takes: `0.5 ms`, `14 ms`. */
+/** A short duration: `0.5 ms`, `14 ms`. */
 export function latency(ms: number): string {
   return ms < 10 ? `${ms.toFixed(1)} ms` : span(ms);
 }
@@ -25,7 +25,7 @@ function two(ms: number, large: number, name: string, small: number, less: strin
   return `${Math.floor(ms / large)} ${name}${rest > 0 ? ` ${rest} ${less}` : ""}`;
 }
 
-/** How long ago, to the largest unit. */
+/** The time since a moment, in its largest unit. */
 export function age(at: string, now: number): string {
   const ms = Math.max(0, now - Date.parse(at));
   if (Number.isNaN(ms)) return "–";
@@ -38,7 +38,7 @@ export function age(at: string, now: number): string {
   return `${Math.floor(ms / SECOND)} s`;
 }
 
-/** A time of day, with its date unless that is today. */
+/** A time of day, with the date unless it is today. */
 export function clock(at: string, now: number, locale?: string): string {
   const time = new Date(at);
   if (Number.isNaN(time.getTime())) return "–";
@@ -48,8 +48,8 @@ export function clock(at: string, now: number, locale?: string): string {
 }
 
 /**
- * Made once: a list that is scrolled asks for hundreds of times, and to make one takes longer than
- * all else of its row.
+ * Formatters are cached: a scrolled list needs hundreds of formats, and creating a formatter costs
+ * more than the rest of a row.
  */
 const formats = new Map<
   string | undefined,
@@ -98,12 +98,12 @@ export function plural(number: number, one: string, many = `${one}s`): string {
   return `${count(number)} ${number === 1 ? one : many}`;
 }
 
-/** The first and the last digits of an id: ids by time begin alike. */
+/** The first and the last digits of an id, because ids of similar times begin alike. */
 export function brief(id: string): string {
   return id.length > 14 ? `${id.slice(0, 8)}…${id.slice(-4)}` : id;
 }
 
-/** How long a run took, or takes so far. */
+/** The duration of a run, up to now if it is open. */
 export function durationOf(row: RunRow, now: number): number {
   return isOver(row.state)
     ? row.duration_ms
@@ -114,7 +114,7 @@ export function isOver(state: RunStatus): boolean {
   return state !== "running" && state !== "waiting";
 }
 
-/** «12 in, 40 out» of what the provider counted. */
+/** «12 in, 40 out»: the provider's token counts. */
 export function tokens(usage: RunDetails["usage"]): string | undefined {
   if (!usage) return undefined;
   const parts = Object.entries(usage).flatMap(([name, value]) =>

@@ -1,9 +1,9 @@
-// Shortcuts of single keys: none while somebody types or a dialog is open, and all of them can be
-// switched off (WCAG 2.1.4).
+// Shortcuts of single keys. They are off while the user types or a dialog is open, and the user can
+// switch them off (WCAG 2.1.4).
 import { useEffect, useRef } from "react";
 
 const STORED = "capstan-shortcuts";
-/** A second key counts this long after the first. */
+/** The longest time between the two keys of a sequence. */
 const TOGETHER = 1_500;
 
 export function areOn(): boolean {
@@ -43,16 +43,16 @@ function chosen(
   shortcuts: Shortcuts,
 ): (() => void) | undefined {
   if (ctrlKey || metaKey || altKey) return undefined;
-  // `g t` is not `t`.
+  // `g t` must not trigger `t`.
   return before === "g" && key !== "g" ? shortcuts[`g ${key}`] : shortcuts[key];
 }
 
-/** The key means something else where the focus is. */
+/** Whether the key has another meaning for the focused element. */
 function isElsewhere({ target, key }: KeyboardEvent): boolean {
   if (!(target instanceof Element)) return false;
   if (document.querySelector("dialog[open]")) return true;
-  // Letters mean nothing to a slider or a switch; the switch of a dialog that was just closed may
-  // still have the focus.
+  // Letters have no meaning for a slider or a switch. The switch of a closed dialog may still have
+  // the focus.
   if (
     target.closest("input:not([type=range], [type=checkbox]), textarea, select, [contenteditable]")
   )

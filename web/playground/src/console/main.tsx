@@ -7,7 +7,7 @@ import { createRoot } from "react-dom/client";
 import { Boundary } from "../show/Boundary.js";
 import { Console } from "./Console.js";
 
-/** The last resort: what broke is outside of every view. */
+/** The last resort for an error outside of all views. */
 const broken = (
   <p className="broken" role="alert">
     The page broke. <a href="/console">Load it again</a>; nothing at the gateway was changed.

@@ -1,5 +1,5 @@
-// The address bar is the state. Forty lines in place of a library: the history API, one event,
-// one component.
+// The address bar is the state. Forty lines in place of a library: the history API, one event, one
+// component.
 import {
   type AnchorHTMLAttributes,
   type MouseEvent,
@@ -10,8 +10,8 @@ import {
 const CHANGED = "capstan:navigated";
 
 /**
- * Goes to an address of this page; `replace` leaves no step to go back to. `state` stays with the
- * step.
+ * Goes to an address of this page. `replace` adds no history entry. `state` is stored in the
+ * history entry.
  */
 export function navigate(
   href: string,
@@ -31,7 +31,7 @@ function subscribe(listener: () => void): () => void {
   };
 }
 
-/** Path and query, as they are now. */
+/** The present path and query. */
 export function useAddress(): { path: string; search: string } {
   const path = useSyncExternalStore(subscribe, () => location.pathname);
   const search = useSyncExternalStore(subscribe, () => location.search);
@@ -44,7 +44,7 @@ interface Props extends AnchorHTMLAttributes<HTMLAnchorElement> {
   children: ReactNode;
 }
 
-/** A real link: a new tab, a copied address and the middle button work as everywhere. */
+/** A real link, so that new tabs, copied addresses and the middle button work. */
 export function Link({ href, state, onClick, ...rest }: Props): ReactNode {
   const follow = (event: MouseEvent<HTMLAnchorElement>) => {
     onClick?.(event);

@@ -1,4 +1,4 @@
-// What a person chose, and its address. Pure: the same address gives the same view, in any tab.
+// Maps the user's choices to addresses. Pure: the same address gives the same view in any tab.
 
 export type View =
   | { view: "overview" }
@@ -15,7 +15,7 @@ export type View =
 
 export const ROOT = "/console";
 
-/** Which view an address names. */
+/** The view of an address. */
 export function viewOf(path: string, search = ""): View {
   const [, first = "", second, third, ...rest] = path
     .replace(/\/+$/, "")
@@ -66,7 +66,7 @@ export const to = {
   agent: (name: string) => `${ROOT}/agents/${encodeURIComponent(name)}`,
 };
 
-/** What the list is narrowed to. */
+/** The filters of the list. */
 export interface Filters {
   tenant: string;
   agent: string;
@@ -90,8 +90,8 @@ export const FILTERS = [
 ] as const;
 
 /**
- * The filters of an address; what is no filter does not count. A state that there is not does: the
- * gateway says so, and it must not look like any state.
+ * The filters of an address; other parameters are ignored. An unknown state is kept, because the
+ * gateway refuses it and it must not look like another state.
  */
 export function filtersOf(search: string): Filters {
   const given = new URLSearchParams(search);
@@ -100,7 +100,7 @@ export function filtersOf(search: string): Filters {
   ) as unknown as Filters;
 }
 
-/** The one way to write filters, so that equal ones have equal addresses. */
+/** Encodes filters in one way only, so that equal filters have equal addresses. */
 export function searchOf(filters: Partial<Filters>): string {
   return query(Object.fromEntries(FILTERS.map((name) => [name, filters[name]])));
 }
@@ -109,11 +109,11 @@ function query(members: Readonly<Record<string, string | undefined>>): string {
   const set = Object.entries(members).filter(
     (entry): entry is [string, string] => entry[1] !== undefined && entry[1] !== "",
   );
-  // Times are read by people, too: a colon needs no escape here.
+  // Times stay readable: a colon needs no escape here.
   return set.length === 0 ? "" : `?${new URLSearchParams(set)}`.replaceAll("%3A", ":");
 }
 
-/** The address with some members of its query set, or taken away. */
+/** The address with some query parameters set or removed. */
 export function withQuery(
   path: string,
   search: string,
@@ -122,7 +122,7 @@ export function withQuery(
   return path + query({ ...Object.fromEntries(new URLSearchParams(search)), ...changed });
 }
 
-/** Where a link of the configuration leads: its place holders filled, and https only. */
+/** A configured link with its placeholders filled; https only. */
 export function filled(
   template: string,
   values: Readonly<Record<string, string | null | undefined>>,

@@ -1,4 +1,4 @@
-// Something that is done once and for all: it waits for its answer, and a failure is said.
+// Performs an action: shows that it is pending, and shows its failure.
 import { useState } from "react";
 
 export interface Act {

@@ -1,4 +1,4 @@
-// Whether the screen is a phone's; the stylesheet has the same width.
+// Whether the screen is as narrow as a phone's. The stylesheet has the same width.
 import { useSyncExternalStore } from "react";
 
 const NARROW = "(max-width: 760px)";

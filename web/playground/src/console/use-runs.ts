@@ -1,4 +1,4 @@
-// The list of runs of some filters: pages at its end, the feed at its top.
+// The list of runs for some filters: pages at its end, the feed at its top.
 import { useCallback, useEffect, useRef, useState } from "react";
 
 import type { RunRow, RunRows } from "./generated/answers.js";
@@ -6,7 +6,7 @@ import { useConsole, useFeed } from "./context.js";
 import { EMPTY, type List, withFresh, withLive, withPage } from "./list/list.js";
 import { type Filters, searchOf } from "./url.js";
 
-/** Rows of a page; the gateway gives no more than 200. */
+/** The rows of a page. The gateway's limit is 200. */
 const PAGE = 100;
 
 export interface Runs {
@@ -15,13 +15,13 @@ export interface Runs {
   isNew: boolean;
   isBusy: boolean;
   error: unknown;
-  /** The next page. */
+  /** Loads the next page. */
   more: () => void;
   again: () => void;
   showFresh: () => void;
 }
 
-/** `mayMove` is asked when a new run comes: whether nobody would notice a row more at the top. */
+/** `mayMove` is called for a new run: whether a row may be inserted at the top now. */
 export function useRuns(filters: Filters, mayMove: () => boolean): Runs {
   const { api, shelf } = useConsole();
   const search = searchOf(filters);
@@ -52,7 +52,7 @@ export function useRuns(filters: Filters, mayMove: () => boolean): Runs {
         (failure: unknown) => settle(() => setError(failure)),
       );
     },
-    // Filters are their text.
+    // Filters are compared by their text.
     [api, search],
   );
 
@@ -61,7 +61,7 @@ export function useRuns(filters: Filters, mayMove: () => boolean): Runs {
     [search, mayMove],
   );
 
-  /** The first page: all of a new list, and news for one that is there. */
+  /** Loads the first page: the whole of a new list, or the new rows of an existing one. */
   const refresh = useCallback(() => {
     ask(undefined, (page) => {
       setNew(false);

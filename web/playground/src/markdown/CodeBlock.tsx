@@ -1,10 +1,10 @@
-// A block of code: its language, a button that copies it, and colours where the language is known.
+// A block of code: its language, a copy button, and colours if the language is known.
 import type { ReactNode } from "react";
 
 import { loaded } from "../loaded.js";
 import { CopyButton } from "../ui/Copy.js";
 
-/** In characters. More is shown without colours: odd code costs the square of its length. */
+/** The longest code with colours, in characters. Some code costs the square of its length. */
 export const LONGEST_CODE = 5_000;
 const LONGEST_NAME = 30;
 

@@ -1,19 +1,19 @@
-// Markdown as elements. Any text has a rendering, at a cost linear in its length and of bounded
-// depth. What is not understood is text.
+// Renders markdown as elements. It renders any text, at a cost linear in its length and with
+// bounded depth. Unknown syntax stays text.
 import { memo, type ReactNode, useMemo, useState } from "react";
 
 import { loaded } from "../loaded.js";
 import type { Block } from "./parser.js";
 import { render } from "./render.js";
 
-/** Loaded beside the page, which shows plain text until it is there. */
+/** Loaded separately. Until then the page shows plain text. */
 const parser = loaded(() => import("./growing.js"));
 
 export const loadMarkdown = parser.load;
 
 interface Props {
   text: string;
-  /** More of it may come. */
+  /** More text may follow. */
   isOpen?: boolean | undefined;
 }
 
@@ -37,7 +37,7 @@ interface Loaded {
 
 function Parsed({ text, isOpen, parser: { Growing, parse } }: Loaded): ReactNode {
   const [growing] = useState(() => new Growing());
-  // Once it is whole it is parsed once more: a definition may stand behind what it defines.
+  // A complete text is parsed once more, because a definition may come after its use.
   const blocks = useMemo(
     () => (isOpen ? growing.blocks(text) : parse(text)),
     [growing, isOpen, parse, text],
@@ -51,7 +51,7 @@ function Parsed({ text, isOpen, parser: { Growing, parse } }: Loaded): ReactNode
   );
 }
 
-/** A finished block is the same object each time, and is left alone. */
+/** A finished block is the same object each time, so it is not rendered again. */
 const One = memo(function One({ block }: { block: Block }): ReactNode {
   return render(block.tokens);
 });

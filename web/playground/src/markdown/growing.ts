@@ -1,4 +1,4 @@
-// A text that grows: what is finished is parsed once, only its open end again.
+// Parses a growing text: finished blocks once, and only its open end again.
 import type { Env } from "markdown-it";
 
 import { type Block, parse } from "./parser.js";
@@ -14,15 +14,13 @@ export class Growing {
   #blocks: readonly Block[] = [];
   #env: Env = {};
 
-  /**
-   * The blocks of a text. If it begins as the last one did, finished blocks are the same objects.
-   */
+  /** The blocks of a text. If it begins like the last one, finished blocks are the same objects. */
   blocks(text: string): readonly Block[] {
     if (!text.startsWith(this.#text)) this.#reset();
     const end = text.slice(this.#text.length);
     const open = parse(end, this.#lines, this.#scratch());
     const breaks = [...end.matchAll(BREAK)];
-    // Two whole lines say for sure that a block begins with them: the second may be a table's.
+    // A block is certain only after two complete lines, because the second may make a table.
     const last = open.filter(({ key }) => key - this.#lines + 2 <= breaks.length).at(-1);
     const finished = last ? last.key - this.#lines : 0;
     if (!last || finished === 0) return [...this.#blocks, ...open];
@@ -31,7 +29,7 @@ export class Growing {
     return [...this.#blocks, ...open.slice(open.indexOf(last))];
   }
 
-  /** What an open end defines is not final: half an address is none. */
+  /** Definitions in the open end are not final: they may be incomplete. */
   #scratch(): Env {
     return { references: Object.create(this.#env.references ?? null) as object } as Env;
   }

@@ -1,4 +1,4 @@
-// Code in colours: highlight.js makes a tree, lowlight hands it over without HTML.
+// Colours code: highlight.js makes a tree, and lowlight returns it without HTML.
 import bash from "highlight.js/lib/languages/bash";
 import c from "highlight.js/lib/languages/c";
 import cpp from "highlight.js/lib/languages/cpp";
@@ -19,12 +19,12 @@ import yaml from "highlight.js/lib/languages/yaml";
 import { createLowlight } from "lowlight";
 import type { ReactNode } from "react";
 
-/** Names of languages as `highlight` knows them, beside their other names such as `ts`. */
+/** The names of languages in `highlight`, besides their aliases such as `ts`. */
 export const LANGUAGES = {
   ...{ bash, c, cpp, css, diff, go, ini, java, javascript, json, markdown, python, rust, sql },
   ...{ typescript, xml, yaml },
 };
-/** Colours within colours. */
+/** The deepest nesting of colours. */
 const DEEPEST = 6;
 
 type Node = ReturnType<typeof lowlight.highlight>["children"][number];
@@ -32,7 +32,7 @@ type Node = ReturnType<typeof lowlight.highlight>["children"][number];
 const lowlight = createLowlight(LANGUAGES);
 lowlight.registerAlias({ bash: ["console", "shell"] });
 
-/** The code in colours; nothing if the language is not known. */
+/** The coloured code; undefined for an unknown language. */
 export function highlight(code: string, name: string): ReactNode {
   const language = name.toLowerCase();
   if (!lowlight.registered(language)) return undefined;
@@ -53,7 +53,7 @@ function shown(node: Node, key: number, depth: number): ReactNode {
   );
 }
 
-/** Without a stack of calls: code may nest as deeply as it is long. */
+/** Without recursion, because code may be nested as deeply as it is long. */
 function textOf(root: Node): string {
   const left = [root];
   let text = "";

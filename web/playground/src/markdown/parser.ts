@@ -1,12 +1,15 @@
-// markdown-it as this page uses it: text into top-level blocks of tokens, at a cost linear in its
-// length and with containers of bounded depth. No token is HTML.
+// markdown-it as this page uses it: text to top-level blocks of tokens, at a cost linear in the
+// length, and with bounded depth. No token is HTML.
 import Markdown, { type Env, type StateBlock, type Token } from "markdown-it";
 
 import { withTables } from "./tables.js";
 
-/** Quotes and lists within each other; a list counts twice. What is deeper is text. */
+/** The deepest nesting of quotes and lists; a list counts twice. Deeper markup stays text. */
 const DEEPEST = 10;
-/** In characters. Nobody writes a longer paragraph: its marks are text, so that none costs much. */
+/**
+ * The longest paragraph with markup, in characters. Longer ones stay text, so that they cost
+ * little.
+ */
 export const LONGEST = 20_000;
 /** A task of a list: `[ ] to do`, `[x] done`. */
 const TASK = /^\[([ x])\]\s+/i;
@@ -18,11 +21,11 @@ export interface Block {
 }
 
 const markdown = withTables(new Markdown({ html: false, linkify: true, maxNesting: 100 }));
-// Addresses stay as they were written: which of them are followed is decided where links are made.
+// Addresses stay unchanged. The code that makes links decides which of them are allowed.
 markdown.validateLink = () => true;
 markdown.normalizeLink = (address) => address;
 markdown.normalizeLinkText = (address) => address;
-// `README.md` is no host, and an address without a scheme names a place on this server.
+// `README.md` is no host, and an address without a scheme would be a path on this server.
 markdown.linkify.set({ fuzzyLink: false, fuzzyEmail: false }).add("//", null).add("ftp:", null);
 markdown.block.ruler.before("table", "too_deep", tooDeep);
 markdown.core.ruler.after("block", "tasks", ({ tokens }) => markTasks(tokens));
@@ -31,7 +34,7 @@ markdown.core.ruler.before("inline", "too_long", ({ tokens }) => {
     if (token.content.length > LONGEST && token.type === "inline") token.type = "text";
 });
 
-/** The blocks of a text that begins at a line; it may use what `env` defines, and adds to it. */
+/** The blocks of a text that begins at a line. Uses the definitions of `env`, and adds to them. */
 export function parse(text: string, firstLine = 0, env: Env = {}): Block[] {
   const blocks: Block[] = [];
   let begin = 0;
@@ -45,7 +48,7 @@ export function parse(text: string, firstLine = 0, env: Env = {}): Block[] {
   return blocks;
 }
 
-/** Beyond the limit markdown-it drops text. This keeps it, as one paragraph. */
+/** Beyond the limit markdown-it drops text. This keeps it as one paragraph. */
 function tooDeep(state: StateBlock, first: number, end: number): boolean {
   if (state.level < DEEPEST) return false;
   const map: [number, number] = [first, end];
@@ -58,7 +61,7 @@ function tooDeep(state: StateBlock, first: number, end: number): boolean {
   return true;
 }
 
-/** Notes at an item whether it is a task, and takes the box out of its text. */
+/** Marks the items that are tasks, and removes the box from their text. */
 function markTasks(tokens: readonly Token[]): void {
   tokens.forEach((item, at) => {
     const [open, inline] = tokens.slice(at + 1, at + 3);

@@ -1,11 +1,11 @@
-// Tokens into elements. There is no HTML in between that could run.
+// Renders tokens as elements, without HTML in between that could run.
 import type { Token } from "markdown-it";
 import { createElement, type ReactNode } from "react";
 
 import { Link } from "../show/Link.js";
 import { CodeBlock } from "./CodeBlock.js";
 
-/** Elements within elements. What is deeper is shown without its marks. */
+/** The deepest nesting of elements. Deeper content is shown without its markup. */
 const DEEPEST = 18;
 
 interface Open {
@@ -13,7 +13,7 @@ interface Open {
   children: ReactNode[];
 }
 
-/** The elements of some tokens, which are balanced. */
+/** The elements of balanced tokens. */
 export function render(tokens: readonly Token[], depth = 0, isLinked = false): ReactNode[] {
   const nodes: ReactNode[] = [];
   const open: Open[] = [];
@@ -38,7 +38,7 @@ export function render(tokens: readonly Token[], depth = 0, isLinked = false): R
   return nodes;
 }
 
-/** The direction of a block is that of its first word; what is inside follows it. */
+/** The first word of a block decides its text direction. */
 function element({ token, children }: Open, key: number, isTop: boolean): ReactNode {
   if (token.hidden) return children;
   const dir = isTop ? "auto" : undefined;
@@ -49,7 +49,7 @@ function element({ token, children }: Open, key: number, isTop: boolean): ReactN
     case "h2":
     case "h3":
     case "h4":
-      // The page has headings of its own above these.
+      // The page's own headings are above these.
       return createElement(`h${Number(token.tag[1]) + 2}`, { key, dir }, ...children);
     case "h5":
     case "h6":
@@ -100,7 +100,8 @@ function leaf(token: Token, key: number, depth: number, isLinked: boolean): Reac
     case "code_block":
       return <CodeBlock key={key} code={token.content.replace(/\n$/, "")} info={token.info} />;
     case "image":
-      // It is a link, too: showing it would tell its server who reads. No link holds another.
+      // An image becomes a link: loading it would tell its server who reads. A link cannot contain
+      // another one.
       return isLinked ? token.content : link(token, key, token.content);
     default:
       return token.content;
@@ -118,7 +119,7 @@ function link(token: Token, key: number, children: ReactNode): ReactNode {
   );
 }
 
-/** An item of a list; of a task its box, too. */
+/** An item of a list, with its box if it is a task. */
 function item(token: Token, key: number, children: ReactNode[]): ReactNode {
   const isDone = token.meta?.isDone as boolean | undefined;
   if (isDone === undefined) return createElement("li", { key }, ...children);

@@ -1,7 +1,8 @@
-// Tables that lose nothing: a pipe within code is no border, and cells beyond the last column stay.
+// Tables that keep all text: a pipe within code is no border, and cells beyond the last column
+// stay.
 import type { MarkdownIt } from "markdown-it";
 
-/** Stands for a pipe within code until the borders of cells are found. No text has it. */
+/** Replaces a pipe within code until the borders of cells are found. It never occurs in text. */
 const HIDDEN = "\ufdd0";
 const BORDER = /(?<!\\)\|/;
 
@@ -20,13 +21,13 @@ export function withTables(markdown: MarkdownIt): MarkdownIt {
       token.info = token.info.replaceAll(HIDDEN, "|");
     }
   });
-  // Tables are looked for first.
+  // The rule for tables is the first one.
   const [table] = block.ruler.getRules("");
   if (table) block.ruler.at("table", keepingCells(table), { alt: ["paragraph", "reference"] });
   return markdown;
 }
 
-/** Hides the pipes between two equal runs of backticks. A run that is not closed stays text. */
+/** Hides the pipes between two equal runs of backticks. An open run stays text. */
 function hidePipes(line: string): string {
   if (!line.includes("|")) return line;
   const runs = [...line.matchAll(/`+/g)];
@@ -41,14 +42,14 @@ function hidePipes(line: string): string {
     while (runs[at]?.[0].length !== run.length);
     const close = (runs[at]?.index ?? 0) + run.length;
     const code = line.slice(begin, close);
-    // An escaped one is no border either, and loses its backslash with the others.
+    // An escaped pipe is no border either, and loses its backslash like the others.
     hidden += line.slice(end, begin) + code.replace(/(?<!\\)\|/g, HIDDEN);
     end = close;
   }
   return hidden + line.slice(end);
 }
 
-/** The rule, and after it: what stands beyond the last column goes into the last cell. */
+/** Wraps the rule: cells beyond the last column are added to the last cell. */
 function keepingCells(rule: Rule): Rule {
   return (state, first, end, silent) => {
     const begin = state.tokens.length;

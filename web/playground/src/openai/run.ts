@@ -1,4 +1,4 @@
-// One run in OpenAI's Responses, over the fetch that heals: a cut is read on by its number.
+// One run in OpenAI's Responses, over the fetch that resumes by sequence number.
 import { parseAGUIError, type ResumeEntry } from "capstan";
 import { resumableFetch } from "capstan/openai";
 
@@ -13,8 +13,7 @@ export class OpenAIRun extends FaceRun {
 
   protected async read(signal: AbortSignal): Promise<string> {
     this.transcript = new ResponseTranscript();
-    // What fails is the line, until an event says otherwise; without an id there is nothing to go
-    // on with.
+    // Until an event comes, a failure is the connection's. Without an id the run cannot continue.
     const response = await this.#send(signal);
     if (!response.ok || !response.body)
       throw refusal(
@@ -51,7 +50,7 @@ export class OpenAIRun extends FaceRun {
   }
 
   #body(): string {
-    const { conversationId, messages, isWhole, resume } = this.said;
+    const { conversationId, messages, isWhole, resume } = this.input;
     const { agent } = this.options;
     const said = isWhole
       ? messages.map(({ role, content }) => ({ role, content }))
@@ -65,7 +64,7 @@ export class OpenAIRun extends FaceRun {
     });
   }
 
-  /** Why the run ended, if it did. */
+  /** The reason of the end, if the event ends the run. */
   #take(data: string): string | undefined {
     const event = objectOf(data);
     this.soon();
@@ -95,7 +94,7 @@ function responseOf(streamId: string): string {
   return `resp_${streamId.replaceAll("-", "")}`;
 }
 
-/** An answer to what was asked, in the words for the output of a tool. */
+/** The answer to a question, as the output of a tool. */
 function outputOf({ interruptId, status, payload }: ResumeEntry): object {
   return {
     type: "function_call_output",
@@ -104,7 +103,7 @@ function outputOf({ interruptId, status, payload }: ResumeEntry): object {
   };
 }
 
-/** OpenAI's error holds ours: its code is only the nearest that there is. */
+/** OpenAI's error contains ours, because its own code is less exact. */
 function failureOf(error: unknown): ReturnType<typeof parseAGUIError> {
   if (!isObject(error)) return null;
   const { type: _, kind, ...rest } = error;

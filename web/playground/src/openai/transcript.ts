@@ -1,10 +1,10 @@
-// The events of a response folded into the blocks that the CAP face gives.
+// Folds the events of a response into the blocks of the CAP face.
 import { Blocks } from "../blocks.js";
 import { isObject, isText } from "../json.js";
 
 export type ResponseEvent = Record<string, unknown> & { type: string };
 
-/** Events that only say where something begins or ends, or say again what came in pieces. */
+/** Events that only begin or end something, or that repeat earlier pieces. */
 const STRUCTURE =
   /^(error|response\.(created|in_progress|completed|incomplete|failed|output_item\.added|content_part\.(added|done)|output_text\.done|reasoning_summary_part\.(added|done)|reasoning_summary_text\.delta|function_call_arguments\.(delta|done)))$/;
 
@@ -13,7 +13,7 @@ export class ResponseTranscript extends Blocks {
     if (!STRUCTURE.test(event.type) && !this.#fold(event)) this.raw(event);
   }
 
-  /** False if it is not known here, or its members do not fit. */
+  /** Returns false for an unknown event, or if its members do not fit. */
   #fold(event: ResponseEvent): boolean {
     switch (event.type) {
       case "response.output_text.delta":
@@ -27,7 +27,7 @@ export class ResponseTranscript extends Blocks {
         return this.#cite(event["annotation"]);
       case "response.output_item.done":
         return this.#item(event["item"]);
-      // What OpenAI has no word for, and we have asked for.
+      // An event that OpenAI does not have, and that the page has requested.
       case "capstan.event":
         return isObject(event["event"]) && this.show(event["event"]);
       case "capstan.warning":
@@ -37,7 +37,7 @@ export class ResponseTranscript extends Blocks {
     }
   }
 
-  /** Sources come one by one, and belong together. */
+  /** Sources come one by one, and are shown together. */
   #cite(annotation: unknown): boolean {
     if (!isObject(annotation) || !isText(annotation["url"]) || !isText(annotation["title"]))
       return false;
@@ -53,18 +53,18 @@ export class ResponseTranscript extends Blocks {
   }
 
   /**
-   * Text and thoughts came in pieces; a call comes whole. One by the name of `interrupt` is a
-   * question to a person.
+   * Text and thoughts have come in pieces; a call comes as a whole. A call of `interrupt` is a
+   * question to the user.
    */
   #item(item: unknown): boolean {
     if (!isObject(item)) return false;
     if (item["type"] !== "function_call") return true;
-    const asked =
+    const interrupt =
       item["name"] === "interrupt" && isText(item["arguments"])
         ? parsed(item["arguments"])
         : undefined;
-    if (asked === undefined) return false;
-    return this.show({ type: "INTERRUPT", data: asked });
+    if (interrupt === undefined) return false;
+    return this.show({ type: "INTERRUPT", data: interrupt });
   }
 }
 

@@ -1,4 +1,4 @@
-// "Break it": ways to cut the line, and every fault of the catalogue.
+// "Break it": controls to cut the connection, and every fault of the catalogue.
 import { CATALOGUE } from "capstan";
 import { type ReactNode, useState } from "react";
 
@@ -37,7 +37,7 @@ export function BreakBar({ isRunning, trouble, onTrouble, onCut, onFault }: Prop
       </Select>
       <Switch
         label="Forget my place"
-        hint="Resume without a cursor: everything comes again, and what was seen is dropped."
+        hint="Resume without a cursor: everything is sent again, and repeats are dropped."
         isOn={trouble.isForgetful}
         onChange={(isForgetful) => onTrouble({ ...trouble, isForgetful })}
       />

@@ -1,4 +1,4 @@
-// Where a person types. Enter sends, Shift+Enter makes a line.
+// The input field. Enter sends, Shift+Enter begins a line.
 import { type ReactNode, type RefObject, useState } from "react";
 
 import { Button } from "../ui/Button.js";

@@ -1,4 +1,4 @@
-// The conversations of this tab: to open, to call something else, to delete.
+// The conversations of this tab: open, rename and delete them.
 import { type ReactNode, useEffect, useRef, useState } from "react";
 
 import {
@@ -29,7 +29,7 @@ export function ConversationsDialog({ isOpen, stored, conversations, onClose }: 
       <h2 id="conversations-title">
         <Icon name="list" /> Conversations
       </h2>
-      <p className="muted">They are kept in this tab and nowhere else.</p>
+      <p className="muted">They are stored in this tab only.</p>
       <ul className="conversations">
         {isOpen &&
           stored.all.map((one) => (
@@ -107,7 +107,7 @@ interface NamingProps {
   onCancel: () => void;
 }
 
-/** Escape leaves the name as it was, and the dialog open. */
+/** Escape keeps the old name, and the dialog stays open. */
 function Naming({ name, onName, onCancel }: NamingProps): ReactNode {
   return (
     <form

@@ -1,4 +1,4 @@
-// The raw frames, on demand: rendered only while they are looked at.
+// The raw frames, rendered only while they are shown.
 import { type ReactNode, useState } from "react";
 
 export function Frames({ frames }: { frames: readonly string[] }): ReactNode {

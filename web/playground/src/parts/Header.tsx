@@ -1,4 +1,4 @@
-// The head of the page: which agent, which face, which conversation, and the ways elsewhere.
+// The head of the page: agent, face, conversation, and links.
 import { type ReactNode, useState } from "react";
 
 import type { Conversations, Stored } from "../conversations.js";

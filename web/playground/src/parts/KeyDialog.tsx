@@ -1,4 +1,4 @@
-// Asks for a key where the gateway wants one. It stays in this tab.
+// Asks for a key if the gateway needs one. The key stays in this tab.
 import { type ReactNode, useEffect, useRef } from "react";
 
 import { Button } from "../ui/Button.js";
@@ -6,7 +6,7 @@ import { Icon } from "../ui/Icon.js";
 
 interface Props {
   isOpen: boolean;
-  /** What was wrong with the last one. */
+  /** The problem with the last key. */
   complaint: string | null;
   onKey: (key: string) => void;
   onClose: () => void;
@@ -31,7 +31,7 @@ export function KeyDialog({ isOpen, complaint, onKey, onClose }: Props): ReactNo
           <Icon name="key" /> A key, please
         </h2>
         <p className="muted">
-          This gateway serves tenants. The key is kept in this tab and nowhere else.
+          This gateway serves tenants. The key is stored in this tab only.
         </p>
         <label className="field">
           <span className="field-label">Key</span>

@@ -1,9 +1,9 @@
-// What came over the line: a mark per packet, and the cuts, resumes and repeats between them.
+// The timeline of the connection: a mark per packet, and the cuts, resumes and repeats.
 import type { ReactNode } from "react";
 
 import type { LogView, Mark } from "../log.js";
 
-/** What is counted in words, and in which order. */
+/** The counters, in the order of the legend. */
 const LEGEND: readonly [Mark["kind"], string, string][] = [
   ["delta", "text", "text"],
   ["event", "event", "events"],
@@ -12,12 +12,12 @@ const LEGEND: readonly [Mark["kind"], string, string][] = [
   ["repeat", "repeat dropped", "repeats dropped"],
   ["error", "error", "errors"],
 ];
-/** Older marks leave the strip; the counts keep them. */
+/** The most marks that are shown. The counts include older ones. */
 const SHOWN = 400;
-const TOLD: readonly Mark["kind"][] = ["connect", "cut", "retry", "resume", "error", "close"];
+const LISTED: readonly Mark["kind"][] = ["connect", "cut", "retry", "resume", "error", "close"];
 
 export function Timeline({ view }: { view: LogView }): ReactNode {
-  const told = view.marks.filter(({ kind }) => TOLD.includes(kind)).slice(-40);
+  const listed = view.marks.filter(({ kind }) => LISTED.includes(kind)).slice(-40);
   return (
     <section className="panel" aria-label="Timeline">
       <h2>Timeline</h2>
@@ -39,7 +39,7 @@ export function Timeline({ view }: { view: LogView }): ReactNode {
         ))}
       </div>
       <ol className="happenings" tabIndex={0} aria-label="What happened">
-        {told.map((mark, n) => (
+        {listed.map((mark, n) => (
           <li key={n}>
             <time>{seconds(mark)}</time>{" "}
             <span className={`mark mark-${mark.kind}`} aria-hidden="true" /> {mark.label}

@@ -1,5 +1,5 @@
-// One block of an answer: text, an event or a warning. One that breaks is shown raw, and the
-// others stay.
+// One block of an answer: text, an event or a warning. If its rendering fails, it is shown raw, and
+// other blocks stay.
 import type { Block } from "capstan";
 import { memo, type ReactNode } from "react";
 
@@ -12,7 +12,7 @@ import { Raw } from "./Raw.js";
 
 interface Props {
   block: Block;
-  /** More of it may come. */
+  /** More text may follow. */
   isOpen?: boolean | undefined;
   onRetry?: (() => void) | undefined;
   onAnswer?: OnAnswer | undefined;

@@ -1,11 +1,10 @@
-// A part that breaks costs itself only: something else is shown in its place, until there is
-// something new to show.
+// An error boundary: a part that fails to render is replaced, until its data change.
 import { Component, type ReactNode } from "react";
 
 interface Props {
-  /** What is shown. Once it is another, the part gets another chance. */
+  /** The data of the part. When they change, the part is rendered again. */
   of: unknown;
-  /** What is shown instead of a part that broke. */
+  /** Shown in place of a part that failed. */
   instead: ReactNode;
   children: ReactNode;
 }

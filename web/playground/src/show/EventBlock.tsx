@@ -13,7 +13,7 @@ import { Raw } from "./Raw.js";
 
 interface Props {
   view: EventView;
-  /** Offered by failures that may pass. */
+  /** Called to retry, for failures after which a retry may help. */
   onRetry?: (() => void) | undefined;
 }
 
@@ -55,7 +55,7 @@ export function EventBlock({ view, onRetry }: Props): ReactNode {
   }
 }
 
-/** The types of either face that are shown as something, if their members fit. */
+/** The types of either face that have a view, if their members fit. */
 const SHOWN = [
   ...[
     "CITATION_BLOCK",
@@ -77,8 +77,8 @@ const SHOWN = [
 ];
 
 /**
- * What nobody here knows is there for whoever looks; what is known and does not fit stands where it
- * would have been shown.
+ * An event of an unknown type is collapsed. An event of a known type with invalid members is shown
+ * raw in its place.
  */
 function Other({ event }: { event: unknown }): ReactNode {
   const type = typeOf(event) ?? "Something without a type";
@@ -86,7 +86,7 @@ function Other({ event }: { event: unknown }): ReactNode {
   return isForeign ? (
     <Raw title={`Event ${type}`} value={event} />
   ) : (
-    <Raw title={`${type}, as it came`} value={event} isOpen />
+    <Raw title={`${type}, unchanged`} value={event} isOpen />
   );
 }
 
@@ -128,22 +128,22 @@ function Progress({ view: { data } }: { view: Of<"progress"> }): ReactNode {
 }
 
 function Media({ item }: { item: MediaItem }): ReactNode {
-  const words = item.alt_text || item.mime_type;
+  const label = item.alt_text || item.mime_type;
   const picture = safePicture(item.url);
   const media = safeMedia(item.url);
   const link = safeLink(item.url);
-  if (picture) return <img className="card" src={picture} alt={words} />;
+  if (picture) return <img className="card" src={picture} alt={label} />;
   if (media)
     return item.mime_type.startsWith("audio/") ? (
-      <audio controls src={media} aria-label={words} />
+      <audio controls src={media} aria-label={label} />
     ) : (
-      <video controls src={media} aria-label={words} />
+      <video controls src={media} aria-label={label} />
     );
   return (
     <figure className="card medium">
       <Icon name="image" />
       <figcaption dir="auto">
-        {words}
+        {label}
         {/* What lies elsewhere is not loaded: that would tell its server who reads. */}
         <span className="muted">
           {link ? (

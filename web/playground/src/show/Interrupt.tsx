@@ -1,12 +1,12 @@
-// What a run asks a person, as a form made of its JSON Schema. What the schema leaves open is
-// asked for as text.
+// The question of a run as a form, made from its JSON Schema. Fields without a type in the schema
+// are text fields.
 import type { ResumeEntry } from "capstan";
 import { type FormEvent, type ReactNode, useState } from "react";
 
 import { isObject, isText } from "../json.js";
 import { Button } from "../ui/Button.js";
 
-export type OnAnswer = (resume: readonly ResumeEntry[], said: string) => void;
+export type OnAnswer = (resume: readonly ResumeEntry[], text: string) => void;
 
 export interface Asked {
   id: string;
@@ -21,7 +21,7 @@ interface Field {
   enum?: (string | number | boolean | null)[];
 }
 
-/** What an event asks; nothing if it is no interrupt, or if its members do not fit. */
+/** The question of an event; undefined if it is no interrupt, or if its members do not fit. */
 export function askedOf({ type, data }: Record<string, unknown>): Asked | undefined {
   if (!isText(type) || type.toUpperCase() !== "INTERRUPT" || !isObject(data)) return undefined;
   const { id, reason, message, responseSchema: schema } = data;
@@ -146,7 +146,7 @@ function isNumber(field: Field): boolean {
   return field.type === "number" || field.type === "integer";
 }
 
-/** The answer of one field; none if it was left empty. */
+/** The value of one field; undefined if it is empty. */
 function valueOf(
   field: Field,
   typed: FormDataEntryValue | null,

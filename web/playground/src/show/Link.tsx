@@ -1,4 +1,4 @@
-// A link that an agent wrote.
+// A link from an agent's text.
 import type { ReactNode } from "react";
 
 import { safeLink } from "../safe-url.js";
@@ -9,7 +9,7 @@ interface Props {
   children: ReactNode;
 }
 
-/** A link that leaves nothing behind; an address that may not be followed stays text. */
+/** A link without referrer and opener. An address that is not allowed stays text. */
 export function Link({ address, title, children }: Props): ReactNode {
   const href = safeLink(address);
   if (href === undefined) return <span title="This address is not followed.">{children}</span>;

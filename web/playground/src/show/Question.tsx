@@ -1,4 +1,4 @@
-// What a person asked. It can be copied, and edited where it can be asked again.
+// The user's question. It can be copied, and edited if it can be sent again.
 import { type ReactNode, useState } from "react";
 
 import { Button } from "../ui/Button.js";
@@ -48,7 +48,7 @@ interface EditorProps {
   onCancel: () => void;
 }
 
-/** As in the composer: Enter sends, Shift+Enter makes a line. Escape leaves it as it was. */
+/** As in the composer: Enter sends, Shift+Enter begins a line. Escape cancels the edit. */
 function Editor({ text, onEdit, onCancel }: EditorProps): ReactNode {
   const [changed, setChanged] = useState(text);
   const send = () => changed.trim() !== "" && onEdit(changed.trim());

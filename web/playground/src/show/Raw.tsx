@@ -1,4 +1,4 @@
-// Something as it came, for whoever wants to see it.
+// A value unchanged, collapsed by default.
 import type { ReactNode } from "react";
 
 import { raw } from "../raw.js";
@@ -6,7 +6,7 @@ import { raw } from "../raw.js";
 interface Props {
   title: string;
   value: unknown;
-  /** Shown at once: it stands in for something that should be there. */
+  /** Expanded at once, because it replaces a view that failed. */
   isOpen?: boolean;
 }
 

@@ -12,26 +12,26 @@ import { BlockView } from "./BlockView.js";
 import type { OnAnswer } from "./Interrupt.js";
 import { Question } from "./Question.js";
 
-/** A code or a reason is a word; an agent can send anything in its place. */
+/** The longest code or reason that is shown, because an agent can send any text. */
 const LONGEST = 80;
 
 export interface TurnData {
   id: string;
   question: string;
-  /** It answers what a run asked: it cannot be asked again. */
+  /** It answers a question of a run, so it cannot be sent again. */
   isAnswer?: boolean | undefined;
   state: CapStreamState;
 }
 
 interface Props {
   turn: TurnData;
-  /** Without it nothing can be tried again: this is what was, not what is. */
+  /** Without it there is no retry, because the turn is history. */
   onRetry?: (() => void) | undefined;
   onAnswer?: OnAnswer | undefined;
-  /** Asks something in the place of this turn and all that followed. */
+  /** Sends a question in place of this turn and all later ones. */
   onRewrite?: ((id: string, question: string) => void) | undefined;
   isLast?: boolean | undefined;
-  /** Where there is more to know about the run. */
+  /** A link to more details about the run. */
   more?: string | undefined;
 }
 
@@ -83,7 +83,7 @@ export const Turn = memo(function Turn({
   );
 });
 
-/** Progress is shown where it stands: an earlier word on the same work is history. */
+/** Only the latest progress of each label is shown. */
 function latest(blocks: readonly Block[]): readonly Block[] {
   const label = (block: Block) =>
     block.type === "event" && block.view.type === "progress" ? block.view.data.label : undefined;
@@ -92,7 +92,7 @@ function latest(blocks: readonly Block[]): readonly Block[] {
 }
 
 function Status({ state, more }: { state: CapStreamState; more: string | undefined }): ReactNode {
-  const [tone, text] = told(state);
+  const [tone, text] = summaryOf(state);
   return (
     <div className="turn-status" role="status" data-testid="status">
       <Badge tone={tone}>
@@ -123,15 +123,15 @@ function Retrying({ until, because }: { until: number; because: string }): React
 }
 
 /**
- * The toast says it in general and goes away; here stays what the catalogue says of this very
- * fault.
+ * The toast has a general text and disappears. This text stays, and is the catalogue's for the
+ * exact fault.
  */
 function titleOf(error: unknown): string | undefined {
   const failure = parseAGUIError(error);
   return failure ? faultOf(failure.kind ?? failure.code)?.title : undefined;
 }
 
-function told(state: CapStreamState): [Tone, string] {
+function summaryOf(state: CapStreamState): [Tone, string] {
   switch (state.status) {
     case "idle":
       return ["neutral", "idle"];

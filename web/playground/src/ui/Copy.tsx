@@ -1,10 +1,10 @@
-// A button that copies a text and says so.
+// A button that copies a text and confirms it.
 import { type ReactNode, useEffect, useState } from "react";
 
 import { Button } from "./Button.js";
 import { Icon } from "./Icon.js";
 
-/** How long it says so, in milliseconds. */
+/** How long the confirmation is shown, in milliseconds. */
 const SHOWN = 2_000;
 
 export function CopyButton({ text, label }: { text: string; label: string }): ReactNode {
@@ -29,7 +29,7 @@ export function CopyButton({ text, label }: { text: string; label: string }): Re
   );
 }
 
-/** Over plain http the clipboard is not there; a selection is. */
+/** Over plain http there is no clipboard API, so this copies a selection. */
 async function copied(text: string): Promise<void> {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const box = document.body.appendChild(document.createElement("textarea"));

@@ -6,7 +6,7 @@ interface Props extends SelectHTMLAttributes<HTMLSelectElement> {
   isQuiet?: boolean;
 }
 
-/** A native select: it works with every keyboard and every phone. */
+/** A native select, because it works with every keyboard and phone. */
 export function Select({ label, isQuiet, children, ...rest }: Props): ReactNode {
   const id = useId();
   return (

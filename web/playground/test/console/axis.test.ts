@@ -1,4 +1,4 @@
-// The axis: attempts and waits where they were, and a scale that goes back the way it came.
+// The axis: attempts and waits at their times, and a scale that can be inverted.
 import fc from "fast-check";
 import { expect, test } from "vitest";
 
@@ -123,16 +123,21 @@ test("what is drawn is told in words, in its order", () => {
   ]);
   const watched = {
     ...HEALED,
-    viewers_sum: { joined: 2, resumed: 1, cut: 1, stalled: 0, last_cursor: 3 },
+    viewers_sum: { joined: 2, resumed: 1, attached: 1, cut: 1, stalled: 0, last_cursor: 3 },
   };
   expect(viewersSum(watched, false)).toBe(
-    "2 viewers, 1 resumed, 1 cut off; when its end was written, all its packets had been sent",
+    "2 viewers, 1 resumed, 1 repeated the request, 1 cut off; " +
+      "when its end was written, all its packets had been sent",
   );
   expect(viewersSum(watched, true)).toContain("2 viewers at the gateway that ended it, 1 resumed");
-  // Nearly every run: its last packets are sent once they are written, and that was not yet.
+  // The usual case: the last packets are sent after they were written, so the record has a lower
+  // cursor.
   const usual = (last_cursor: number) =>
     viewersSum(
-      { ...watched, viewers_sum: { joined: 1, resumed: 0, cut: 0, stalled: 0, last_cursor } },
+      {
+        ...watched,
+        viewers_sum: { joined: 1, resumed: 0, attached: 0, cut: 0, stalled: 0, last_cursor },
+      },
       false,
     );
   expect(usual(2)).toBe(
@@ -143,6 +148,26 @@ test("what is drawn is told in words, in its order", () => {
     "1 viewer; when its end was written, no packet had been sent yet; " +
       "whoever was still there was sent the rest",
   );
+});
+
+test("a continued answer and a repeated request are told", () => {
+  const attempts = [
+    attemptOf(2, { began_at: at(0), ended_at: at(50), continued_by: "upstream_resume" }),
+  ];
+  const repeated = (joined: number, attached_behind: number) => ({
+    joined_at: at(joined),
+    cursor_at_start: 0,
+    attached_behind,
+    cursor: 2,
+  });
+  const viewers = [repeated(10, 0), repeated(20, 2)];
+  const told = happenings({ ...HEALED, attempts, viewers }, []);
+  expect(told.map(({ what }) => what.replace(/ and is still there.*/, ""))).toEqual([
+    "Attempt 2 begins",
+    "A viewer repeats its request and reads from the beginning",
+    "A viewer repeats its request and reads on behind 2 complete blocks",
+    "Attempt 2 ends, continued by upstream resume",
+  ]);
 });
 
 test("within a millisecond packets stand in the attempt that wrote them", () => {

@@ -1,5 +1,5 @@
 // @vitest-environment happy-dom
-// A stretch of bars is marked, made longer, told and chosen by keys alone.
+// A range of bars is selected, extended, described and chosen by keys only.
 import { act } from "react";
 import { createRoot, type Root } from "react-dom/client";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
@@ -25,7 +25,7 @@ afterEach(() => {
 });
 
 function show(...hours: number[]): void {
-  const tell = (from: Bar, to: Bar) => `${from.parts[0]} to ${to.parts[0]}`;
+  const describe = (from: Bar, to: Bar) => `${from.parts[0]} to ${to.parts[0]}`;
   act(() =>
     root.render(
       <Bars
@@ -33,7 +33,7 @@ function show(...hours: number[]): void {
         tones={["danger", "good", "neutral"]}
         label="Faults"
         describedBy="how"
-        tell={tell}
+        describe={describe}
         onChoose={(from, to) => choose(from.at, to.at)}
       />,
     ),
@@ -43,7 +43,7 @@ function show(...hours: number[]): void {
 const picture = () => container.querySelector<HTMLElement>("[role=slider]")!;
 const told = () => picture().getAttribute("aria-valuetext");
 
-/** Whether the page would do something else with the key. */
+/** Presses a key. Returns whether the browser would also handle it. */
 function press(key: string, more: KeyboardEventInit = {}): boolean {
   const event = new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...more });
   act(() => void picture().dispatchEvent(event));

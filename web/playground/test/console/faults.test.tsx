@@ -1,5 +1,5 @@
 // @vitest-environment happy-dom
-// Faults in words: what is read aloud is what is seen, and no more is said than is known.
+// Faults as text: screen readers get the visible facts, and no more.
 import { expect, test } from "vitest";
 
 import type { FaultDetails, FaultTable } from "../../src/console/generated/answers.js";

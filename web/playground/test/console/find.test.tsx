@@ -1,5 +1,5 @@
 // @vitest-environment happy-dom
-// A call that was refused: what it was told.
+// A refused request: the answer that its client got.
 import { expect, test } from "vitest";
 
 import type { Refusal } from "../../src/console/generated/answers.js";

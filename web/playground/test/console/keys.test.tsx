@@ -1,5 +1,5 @@
 // @vitest-environment happy-dom
-// Where the focus is decides whether a key is a shortcut.
+// The focus decides whether a key is a shortcut.
 import type { ReactNode } from "react";
 import { expect, test, vi } from "vitest";
 

@@ -1,4 +1,4 @@
-// The list grows at both ends and never moves by itself.
+// The list grows at both ends, and never moves unexpectedly.
 import { expect, test } from "vitest";
 
 import {
@@ -53,7 +53,7 @@ test("a new run waits while somebody looks, and then comes to the top", () => {
   expect([ids(looked.rows), ids(looked.fresh)]).toEqual([["k3", "k2"], ["k9"]]);
   expect(ids(withFresh(looked).rows)).toEqual(["k9", "k3", "k2"]);
   expect(ids(withLive(looked, rowOf(10), ALL, true).rows)).toEqual(["k10", "k9", "k3", "k2"]);
-  // What waits is told once, however often it changes.
+  // A waiting row counts once, however often it changes.
   expect(withLive(looked, rowOf(9, { state: "failed" }), ALL, false).fresh).toHaveLength(1);
 });
 
@@ -110,7 +110,7 @@ test("a row is scrolled to only if it cannot be seen", () => {
 
 test("rows come a few at a time, those on screen first, and those that are there stay", () => {
   const wanted = { first: 96, end: 126 };
-  // A jump: nothing of it is there.
+  // A jump: none of its rows is rendered yet.
   const steps = [grow({ first: 0, end: 26 }, wanted, 100, 10)];
   while (steps.length < 4) steps.push(grow(steps.at(-1)!, wanted, 100, 10));
   expect(steps).toEqual([
@@ -119,10 +119,10 @@ test("rows come a few at a time, those on screen first, and those that are there
     { first: 96, end: 126 },
     wanted,
   ]);
-  // A row further, either way.
+  // One row further, in both directions.
   expect(grow(wanted, { first: 97, end: 127 }, 101, 10)).toEqual({ first: 97, end: 127 });
   expect(grow(wanted, { first: 95, end: 125 }, 99, 10)).toEqual({ first: 95, end: 125 });
-  // From nothing, to nothing.
+  // From an empty range, and to one.
   expect(grow({ first: 0, end: 0 }, { first: 0, end: 5 }, 0, 10)).toEqual({ first: 0, end: 5 });
   expect(grow(wanted, { first: 0, end: 0 }, 0, 10)).toEqual({ first: 0, end: 0 });
 });

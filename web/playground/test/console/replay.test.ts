@@ -1,4 +1,4 @@
-// The replay: at the speed at which it came, or faster, on a clock that is handed in.
+// The replay: at the original speed or faster, with an injected clock.
 import type { StreamPacket } from "capstan";
 import { expect, test } from "vitest";
 
@@ -29,7 +29,7 @@ test("packets come as far apart as they came; long pauses are cut where waits ar
     200 + LONGEST_PAUSE,
     300 + LONGEST_PAUSE,
   ]);
-  // A stamp that goes back is no reason to.
+  // A timestamp that goes back does not move the replay back.
   expect(schedule([1_000, 900, 1_000], false)).toEqual([0, 0, 100]);
 });
 
@@ -143,7 +143,7 @@ test("frames are read as they were sent, in each face", async () => {
   ]);
 });
 
-/** What no gateway of ours writes is read by the slow way, and comes to the same. */
+/** Frames in other forms than the gateway's are parsed slowly, with the same result. */
 test.each([
   [
     "in another order",
@@ -176,7 +176,7 @@ test.each([
 test("a tape grows with what is read, and a place on it is found by its packet", async () => {
   const [some, others] = [PACKETS.slice(0, 2), PACKETS.slice(1).filter(({ seq }) => seq !== 3)];
   const before = Tape.EMPTY.with(await read(some.map((one) => sent(one.seq, one)).join(""), "cap"));
-  // What it has already is not taken again.
+  // Frames that the tape has already are not added again.
   const whole = before.with(
     await read(others.map((one) => sent(one.seq, one)).join(""), "cap", before.last),
   );

@@ -1,4 +1,4 @@
-// A run for tests, as the gateway tells it.
+// A run for tests, in the form of the gateway's answer.
 import type {
   AttemptDetails,
   NumberedTurn,
@@ -29,7 +29,7 @@ export function rowOf(n: number, changed: Partial<RunRow> = {}): RunRow {
   };
 }
 
-/** So many milliseconds after the run began. */
+/** The time so many milliseconds after the run began. */
 export function at(ms: number): string {
   return new Date(BEGAN + ms).toISOString();
 }

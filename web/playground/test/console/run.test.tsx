@@ -1,5 +1,5 @@
 // @vitest-environment happy-dom
-// The page of a run: a link may name a packet that there is not.
+// The page of a run: a link may name a packet that does not exist.
 import { expect, test } from "vitest";
 
 import type { RunStatus } from "../../src/console/generated/answers.js";

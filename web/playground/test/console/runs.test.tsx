@@ -1,5 +1,5 @@
 // @vitest-environment happy-dom
-// The list of runs stays put while somebody looks at it, and goes on once nobody does.
+// The list of runs does not move while the user reads it, and updates afterwards.
 import { act } from "react";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
@@ -18,7 +18,7 @@ const api = {
 const begin = (on: Stage, n: number) => on.tell({ type: "run", what: "began", run: rowOf(n) });
 const first = (on: Stage) => on.find("[data-row='0']")?.dataset["run"];
 const pass = (ms: number) => act(async () => void (await vi.advanceTimersByTimeAsync(ms)));
-// React tells of entering and leaving by these.
+// React reports enter and leave by these events.
 const point = (on: Stage, kind: "pointerover" | "pointerout") =>
   act(
     async () =>
@@ -58,14 +58,14 @@ test("an unknown state is refused, and never shown as any state", async () => {
       new Refused(
         400,
         "invalid_request",
-        'state: "bogus" is none; there are running, waiting',
+        'state: "bogus" is unknown; expected one of running, waiting',
         undefined,
       ),
     ),
   );
   const on = await stage(<Runs />, { api: { ...api, runs }, at: "/console/runs?state=bogus" });
   expect(runs).toHaveBeenCalledWith(expect.objectContaining({ state: "bogus" }), expect.anything());
-  expect(on.find("[role=alert]")?.textContent).toContain('state: "bogus" is none');
+  expect(on.find("[role=alert]")?.textContent).toContain('state: "bogus" is unknown');
   expect([on.find<HTMLSelectElement>("select")?.value, on.find("[data-row]")]).toEqual([
     "bogus",
     null,

@@ -1,5 +1,5 @@
 // @vitest-environment happy-dom
-// The box for any id can be left by the keyboard as it is reached by it.
+// The search field can be reached and left by the keyboard.
 import { act } from "react";
 import { expect, test } from "vitest";
 

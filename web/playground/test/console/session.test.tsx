@@ -1,5 +1,5 @@
 // @vitest-environment happy-dom
-// The page of a session: whether there is one, and how it is erased.
+// The page of a session: whether it exists, and how it is erased.
 import { act } from "react";
 import { expect, test, vi } from "vitest";
 

@@ -1,4 +1,4 @@
-// A part of the console on a page of its own: the gateway's answers and the feed are the test's.
+// Renders a part of the console alone, with the test's own API and feed.
 import { act, type ReactNode } from "react";
 import { createRoot } from "react-dom/client";
 import { onTestFinished } from "vitest";
@@ -25,7 +25,7 @@ const LOCAL: Me = {
 
 export interface Stage {
   container: HTMLElement;
-  /** What can be read. */
+  /** The visible text. */
   text: () => string;
   find: <T extends HTMLElement = HTMLElement>(selector: string) => T | null;
   tell: (event: FeedEvent) => Promise<void>;
@@ -37,7 +37,7 @@ interface Given {
   at?: string;
 }
 
-/** Shows it, and waits for what was answered at once. */
+/** Renders it, and waits for answers that are there at once. */
 export async function stage(
   part: ReactNode,
   { api = {}, me = {}, at = "/console" }: Given = {},
@@ -73,7 +73,7 @@ export async function stage(
   };
 }
 
-/** Types into a field as React wants it: the setter of the element itself is what React watches. */
+/** Types into a field as React requires: it watches the element's own setter. */
 export async function type(field: HTMLInputElement, text: string): Promise<void> {
   await act(async () => {
     Object.getOwnPropertyDescriptor(Object.getPrototypeOf(field), "value")!.set!.call(field, text);

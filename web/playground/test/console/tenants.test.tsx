@@ -1,5 +1,5 @@
 // @vitest-environment happy-dom
-// Use against limits, in numbers, in a bar and in words.
+// Usage and limits, as numbers, as a bar and as text.
 import { expect, test } from "vitest";
 
 import type { TenantDetails, Use } from "../../src/console/generated/answers.js";

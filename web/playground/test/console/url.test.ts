@@ -1,4 +1,4 @@
-// An address and what a person chose are the same thing, in both directions.
+// Addresses and choices map to each other in both directions.
 import fc from "fast-check";
 import { expect, test } from "vitest";
 

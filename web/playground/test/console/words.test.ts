@@ -1,4 +1,4 @@
-// Numbers, times, sentences and commands, in few words and with the clock handed in.
+// Numbers, times, sentences and commands as short text, with an injected clock.
 import { execFileSync } from "node:child_process";
 
 import fc from "fast-check";
@@ -96,7 +96,7 @@ test("a run that waits has not failed: the sentence counts down to what comes", 
     "Attempt 2 failed, attempt 3 may begin: its client has to come back.",
   );
   expect(sentenceOf(detailOf(), BEGAN)).toBe("Done in 1.0 s.");
-  expect(faultHeading(waiting)).toBe("Attempt 2 failed, the run goes on");
+  expect(faultHeading(waiting)).toBe("Attempt 2 failed, the run continues");
   expect(faultHeading(detailOf({}, { state: "failed" }))).toBe("Why it failed");
 });
 
@@ -236,7 +236,7 @@ test("today begins at midnight", () => {
 
 test("times of first packets are told as the steps by which they are counted", () => {
   expect(percentiles({ p50: 800, p95: 12_000 })).toBe("p50 ≤ 800 ms, p95 ≤ 12 s");
-  // All above the last step count as it.
+  // All values above the last step count as the last step.
   expect(percentiles({ p50: 1_500, p95: 60_000 })).toBe("p50 ≤ 1.5 s, p95 > 30 s");
   expect(percentiles({ p50: null, p95: null })).toBe("–");
 });

@@ -15,7 +15,7 @@ __all__ = ["ChatMessage", "Role"]
 
 
 class Role(str, Enum):
-    """Who speaks."""
+    """The author of a message."""
 
     SYSTEM = "system"
     USER = "user"
@@ -51,12 +51,12 @@ class ChatMessage(Model):
 
     @classmethod
     def user(cls, text: str) -> ChatMessage:
-        """The person says `text`."""
+        """A message of the user."""
         return cls(Role.USER, text)
 
     @classmethod
     def assistant(cls, text: str) -> ChatMessage:
-        """The agent says `text`."""
+        """A message of the agent."""
         return cls(Role.ASSISTANT, text)
 
     @classmethod
@@ -66,7 +66,7 @@ class ChatMessage(Model):
 
     @classmethod
     def tool(cls, id: str, response: Any) -> ChatMessage:
-        """A tool's answer to call `id`."""
+        """The result of the tool call `id`."""
         return cls(Role.TOOL, [{"type": "tool_call_response", "response": response, "id": id}])
 
     @property

@@ -40,7 +40,7 @@ __all__ = [
 
 
 class StreamOpCode(str, Enum):
-    """What a packet does."""
+    """The operation of a packet."""
 
     DELTA = "DELTA"
     """A piece of text."""
@@ -75,7 +75,7 @@ class ErrorDomain(str, Enum):
     TOOL = "tool"
     """A tool failed."""
     SECURITY = "security"
-    """Authentication, authorization or governance said no."""
+    """Authentication, authorization or governance refused."""
 
 
 class PresentationEventType(str, Enum):
@@ -245,7 +245,7 @@ class MarkdownBlock(Model):
 
 
 class ThoughtTrace(Model):
-    """A thought of the agent's, for those who want to see it."""
+    """A thought of the agent."""
 
     __slots__ = ("thought",)
     _name = "ThoughtTrace"
@@ -345,7 +345,7 @@ class PresentationEvent(Model, _Mapping):
 
     @property
     def timestamp(self) -> datetime | None:
-        """When it was made."""
+        """The time at which it was made."""
         value = self._raw.get("timestamp")
         try:
             return to_datetime(value) if isinstance(value, str) else None
@@ -354,7 +354,7 @@ class PresentationEvent(Model, _Mapping):
 
     @property
     def type(self) -> str | None:
-        """What kind of event; a `PresentationEventType` compares equal to its word."""
+        """The type of the event. A `PresentationEventType` equals its name."""
         value = self._raw.get("type")
         return value if isinstance(value, str) else None
 
@@ -380,7 +380,7 @@ class PresentationEvent(Model, _Mapping):
         return self._raw
 
     def model_dump(self, *, mode: str = "python", exclude_none: bool = False) -> dict[str, Any]:
-        """As pydantic spells it."""
+        """Pydantic's method."""
         return self.to_dict()
 
     def __getitem__(self, name: str) -> Any:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["AgentRequest", "ClientCapabilities"]
 
 NO_SESSION = UUID(int=0)
-"""Stands in for the session until the envelope names it."""
+"""Replaces the session until the envelope names it."""
 
 
 class ClientCapabilities(Model):
-    """What the client can show."""
+    """The abilities of the client's display."""
 
     __slots__ = ("image_resolution", "prefers_markdown", "supported_events")
     _name = "ClientCapabilities"

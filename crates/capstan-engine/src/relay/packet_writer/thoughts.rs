@@ -19,7 +19,7 @@ impl Attempt {
     /// Handles a native part that was left out because viewers have it: it ends a block of
     /// reasoning.
     pub(super) fn passed_part(&mut self, kind: &str, diff: &AttemptDiff, payload: &RawObject) {
-        if kind == NATIVE && text_of_part(payload).is_some() {
+        if kind == NATIVE && native_part(payload).is_some() {
             (self.thoughts_done, self.own_thoughts) = (diff.thoughts().agreed(), None);
         }
     }
@@ -89,34 +89,29 @@ impl PacketWriter {
         if !self.sent.diff.compares() {
             return payload;
         }
-        let Some((native, place)) = text_of_part(&payload) else { return payload };
+        let Some(native) = native_part(&payload) else { return payload };
         let thoughts = self.sent.diff.thoughts();
+        let end = thoughts.len();
         let seen = thoughts.as_str().get(self.sent.thoughts_done()..);
         let agreed = thoughts.as_str().get(self.attempt.thoughts_done..thoughts.agreed());
         let own = self.attempt.own_thoughts.as_deref().or(agreed);
         let is_told = own == seen || own.is_none();
-        let whole =
-            own.filter(|_| !is_told).and_then(|own| with_text(&payload, native, &place, own));
-        (self.attempt.thoughts_done, self.attempt.own_thoughts) = (thoughts.len(), None);
+        let whole = own.filter(|_| !is_told).and_then(|own| with_text(&payload, native, own));
+        (self.attempt.thoughts_done, self.attempt.own_thoughts) = (end, None);
         whole.unwrap_or(payload)
     }
 }
 
-/// Reads a native part whose text is the thoughts before it, and the JSON pointer of the text.
-fn text_of_part(payload: &RawObject) -> Option<(NativeEvent, String)> {
+/// Reads a native part. Any part ends the thoughts before it.
+fn native_part(payload: &RawObject) -> Option<NativeEvent> {
     let native: NativeEvent = serde_json::from_value(Event::of(payload).data).ok()?;
-    let place = native.part.as_ref().and(native.text_at.clone())?;
-    Some((native, place))
+    native.part.is_some().then_some(native)
 }
 
-fn with_text(
-    payload: &RawObject,
-    native: NativeEvent,
-    place: &str,
-    text: &str,
-) -> Option<RawObject> {
+/// The part with its text in its place, if it has one.
+fn with_text(payload: &RawObject, native: NativeEvent, text: &str) -> Option<RawObject> {
     let mut part = native.part.as_ref()?.to_value();
-    *part.pointer_mut(place)? = text.into();
+    *part.pointer_mut(native.text_at.as_deref()?)? = text.into();
     let part = RawJson::from_serialize(&part).ok();
     let data = serde_json::to_value(NativeEvent { part, text_at: None, ..native }).ok()?;
     let mut envelope = payload.to_map();

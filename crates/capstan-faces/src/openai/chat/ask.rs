@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use capstan_protocol::{
-    Arguments, ChatMessage, DecodeError, Dialect, Fault, Parameters, Part, RawJson, RawObject,
-    Role, decode,
+    Arguments, ChatMessage, DecodeError, Dialect, Fault, Parameters, Part, RawJson, RawObject, Role,
 };
 use serde::Deserialize;
 use serde_json::Number;
@@ -15,7 +14,7 @@ use super::super::members::{self, Metadata, Object, Text};
 use super::super::parameters::{self, Format, Function, ToolSpec, refuse};
 use super::carried;
 use crate::text_or::TextOr;
-use capstan_engine::ask::{Ask, Extras, Wants, invalid};
+use capstan_engine::ask::{Ask, Extras, RequestBody, Wants, invalid};
 use capstan_engine::interrupts;
 
 #[derive(Deserialize)]
@@ -103,10 +102,9 @@ struct StreamOptions {
 }
 
 /// Reads a chat request.
-pub(super) fn from_chat(body: &[u8]) -> Result<Ask, Fault> {
-    let request: ChatRequest = decode::from_slice(body).map_err(|e| invalid(&e))?;
-    let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
-    request.into_ask(payload).map_err(|e| invalid(&e))
+pub(super) fn from_chat(body: &RequestBody) -> Result<Ask, Fault> {
+    let request: ChatRequest = body.decode()?;
+    request.into_ask(body.object()?).map_err(|e| invalid(&e))
 }
 
 impl ChatRequest {
@@ -284,7 +282,7 @@ mod tests {
     use super::*;
 
     fn ask(body: &Value) -> Result<Ask, Fault> {
-        from_chat(body.to_string().as_bytes())
+        from_chat(&body.clone().into())
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Reasoning that the client of a chat carries: as it came, or sealed. A sealed part stands on the
-//! call that follows it, else at the message. Both are members that SDKs send back as they came.
+//! Reasoning that the client of a chat sends back: unchanged, or sealed. A sealed part is a member
+//! of the call that follows it, or of the message. SDKs send both members back unchanged.
 
 use capstan_agent::sealed::{self, Sealer};
 use capstan_protocol::{Dialect, NativeEvent, Part, RawJson};
@@ -10,7 +10,7 @@ use super::super::content::opened;
 use super::super::native::Native;
 use super::super::output::Output;
 
-/// The members of an answer that the client has to bring back.
+/// The members of an answer that the client has to send back.
 pub(super) struct Carried<'a> {
     native: Option<&'a Native>,
     details: Vec<String>,
@@ -44,7 +44,7 @@ impl<'a> Carried<'a> {
         }
     }
 
-    /// Those of the message.
+    /// The members of the message.
     pub(super) fn of_message(&self) -> Map<String, Value> {
         let mut members = self.native.map(Native::of_message).unwrap_or_default();
         let detail = |(index, data)| {
@@ -58,7 +58,7 @@ impl<'a> Carried<'a> {
         members
     }
 
-    /// Those of a call.
+    /// The members of a call.
     pub(super) fn of_call(&self, id: &str) -> Map<String, Value> {
         let mut members = self.native.map(|native| native.of_call(id)).unwrap_or_default();
         if let Some((_, sealed)) = self.calls.iter().find(|(call, _)| call == id) {
@@ -69,7 +69,7 @@ impl<'a> Carried<'a> {
     }
 }
 
-/// The first call of which a part of a chat holds members.
+/// The first call for which a part of a chat has members.
 fn first_call(native: &NativeEvent) -> Option<String> {
     #[derive(Deserialize)]
     struct OfCalls {
@@ -79,7 +79,7 @@ fn first_call(native: &NativeEvent) -> Option<String> {
     part.decode::<OfCalls>().ok()?.calls.keys().next().cloned()
 }
 
-/// The sealed parts that stand at a message of a request.
+/// The sealed parts of a message in a request.
 pub(super) fn of_message(details: Option<&RawJson>) -> Vec<Part> {
     #[derive(Deserialize)]
     struct Detail {
@@ -90,7 +90,7 @@ pub(super) fn of_message(details: Option<&RawJson>) -> Vec<Part> {
     data.flat_map(|data| opened(Some(&data))).collect()
 }
 
-/// The sealed parts that stand on a call of a request.
+/// The sealed parts of a call in a request.
 pub(super) fn of_call(extra: Option<&RawJson>) -> Vec<Part> {
     let extra = extra.map(RawJson::to_value).unwrap_or_default();
     opened(extra.pointer("/google/thought_signature").and_then(Value::as_str))

@@ -22,7 +22,7 @@ pub(super) struct Completion<'a> {
     model: &'a str,
     choices: [Choice<'a>; 1],
     usage: TokenUsage,
-    /// What only the provider knows of it.
+    /// Members that only the provider knows.
     #[serde(flatten)]
     more: Map<String, Value>,
 }
@@ -33,7 +33,7 @@ struct Choice<'a> {
     message: Message<'a>,
     logprobs: Option<Value>,
     finish_reason: String,
-    /// What only the provider knows of it.
+    /// Members that only the provider knows.
     #[serde(flatten)]
     more: Map<String, Value>,
 }
@@ -53,7 +53,7 @@ struct Message<'a> {
     function_call: Option<Function<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     annotations: Vec<Value>,
-    /// What only the provider understands of it.
+    /// Members of the call that only the provider knows.
     #[serde(flatten)]
     more: Map<String, Value>,
 }
@@ -68,7 +68,7 @@ pub(super) struct ToolCall<'a> {
     function: Option<Function<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     custom: Option<Custom<'a>>,
-    /// What only the provider understands of it.
+    /// Members of the call that only the provider knows.
     #[serde(flatten)]
     more: Map<String, Value>,
 }
@@ -88,10 +88,10 @@ struct Custom<'a> {
 
 impl<'a> ToolCall<'a> {
     fn of(call: &'a Call, carried: &Carried<'_>, is_custom: bool) -> Self {
-        let (name, said) = (call.name.as_str(), call.arguments.as_str());
+        let (name, text) = (call.name.as_str(), call.arguments.as_str());
         let more = carried.of_call(&call.id);
-        let function = (!is_custom).then_some(Function { name, arguments: said });
-        let custom = is_custom.then_some(Custom { name, input: said });
+        let function = (!is_custom).then_some(Function { name, arguments: text });
+        let custom = is_custom.then_some(Custom { name, input: text });
         Self { id: &call.id, kind: kind_of(is_custom), function, custom, more }
     }
 }
@@ -136,31 +136,26 @@ impl<'a> CallPiece<'a> {
         index: usize,
         id: &'a str,
         name: &'a str,
-        said: &'a str,
+        text: &'a str,
         is_custom: bool,
     ) -> Self {
         let (id, kind) = (Some(id), Some(kind_of(is_custom)));
-        Self { id, kind, ..Self::piece(index, Some(name), said, is_custom) }
+        Self { id, kind, ..Self::piece(index, Some(name), text, is_custom) }
     }
 
-    pub(super) fn more(index: usize, said: &'a str, is_custom: bool) -> Self {
-        Self::piece(index, None, said, is_custom)
+    pub(super) fn more(index: usize, text: &'a str, is_custom: bool) -> Self {
+        Self::piece(index, None, text, is_custom)
     }
 
-    fn piece(index: usize, name: Option<&'a str>, said: &'a str, is_custom: bool) -> Self {
-        let function = (!is_custom).then_some(FunctionPiece { name, arguments: said });
-        let custom = is_custom.then_some(CustomPiece { name, input: said });
+    fn piece(index: usize, name: Option<&'a str>, text: &'a str, is_custom: bool) -> Self {
+        let function = (!is_custom).then_some(FunctionPiece { name, arguments: text });
+        let custom = is_custom.then_some(CustomPiece { name, input: text });
         Self { index, function, custom, ..Self::default() }
     }
 
-    /// The same, with what only the provider understands of the call.
+    /// Adds members of the call that only the provider knows.
     pub(super) fn with(self, more: Map<String, Value>) -> Self {
         Self { more, ..self }
-    }
-
-    /// What only the provider understands of a call.
-    pub(super) fn native(index: usize, more: Map<String, Value>) -> Self {
-        Self { index, more, ..Self::default() }
     }
 }
 
@@ -172,7 +167,7 @@ pub(super) struct TokenUsage {
     total_tokens: u64,
     prompt_tokens_details: PromptDetails,
     completion_tokens_details: CompletionDetails,
-    /// What only the provider counts.
+    /// Counts that only the provider has.
     #[serde(flatten)]
     more: Map<String, Value>,
 }
@@ -180,7 +175,7 @@ pub(super) struct TokenUsage {
 #[derive(Debug, Serialize, JsonSchema)]
 struct PromptDetails {
     cached_tokens: u64,
-    /// What only the provider counts.
+    /// Counts that only the provider has.
     #[serde(flatten)]
     more: Map<String, Value>,
 }
@@ -188,13 +183,13 @@ struct PromptDetails {
 #[derive(Debug, Serialize, JsonSchema)]
 struct CompletionDetails {
     reasoning_tokens: u64,
-    /// What only the provider counts.
+    /// Counts that only the provider has.
     #[serde(flatten)]
     more: Map<String, Value>,
 }
 
 impl TokenUsage {
-    /// The counts of a run, and those that only its provider knows.
+    /// The counts of a run, with those that only its provider has.
     pub(super) fn new(counts: Option<&Map<String, Value>>, mut more: Map<String, Value>) -> Self {
         let usage = Usage::of(counts);
         let mut details = |name: &str| match more.remove(name) {
@@ -237,7 +232,7 @@ impl<'a> Completion<'a> {
         more.extend(native.delta);
         let message = Message {
             role: "assistant",
-            // Calls alone have no text; an answer always does.
+            // An answer that is only calls has null in place of a text.
             content: Some(output.text()).filter(|text| !text.is_empty() || !has_calls),
             reasoning_content: output.reasoning(),
             refusal: None,
@@ -280,7 +275,7 @@ pub(super) struct Chunk<'a> {
     /// Null in all chunks except the last, if the request asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) usage: Option<Option<TokenUsage>>,
-    /// What only the provider knows of the answer.
+    /// Members of the answer that only the provider knows.
     #[serde(flatten)]
     pub(super) more: Map<String, Value>,
 }
@@ -291,7 +286,7 @@ pub(super) struct ChunkChoice<'a> {
     pub(super) delta: Delta<'a>,
     pub(super) logprobs: Option<Value>,
     pub(super) finish_reason: Option<&'a str>,
-    /// What only the provider knows of the piece.
+    /// Members of the piece that only the provider knows.
     #[serde(flatten)]
     pub(super) more: Map<String, Value>,
 }
@@ -312,7 +307,7 @@ pub(super) struct Delta<'a> {
     pub(super) function_call: Option<FunctionPiece<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) annotations: Vec<Value>,
-    /// What only the provider knows of the piece.
+    /// Members of the piece that only the provider knows.
     #[serde(flatten)]
     pub(super) more: Map<String, Value>,
 }
@@ -326,7 +321,7 @@ pub(super) fn seconds(at: Timestamp) -> i64 {
     at.as_micros().div_euclid(1_000_000)
 }
 
-/// The finish reason. OpenAI has no word for a run that was stopped or that asks a question.
+/// The finish reason. OpenAI has none for a run that was stopped or that asks a question.
 pub(super) fn finish_reason(close: Option<&Close>, has_calls: bool) -> &'static str {
     match close.map(Close::reason).as_deref() {
         Some("length") => "length",

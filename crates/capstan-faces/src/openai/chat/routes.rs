@@ -14,9 +14,9 @@ use crate::openapi::{self, Answer, Body, Content, Row, model, of_stream};
 pub(super) const POST: Row = Row {
     tag: &TAG,
     summary: "Complete a chat",
-    says: "OpenAI's Chat Completions with an agent as the model. The request tells the whole \
-     conversation; no session remembers it.\n\n\
-        A stream that fails says so in a chunk with `error`, and never ends without `[DONE]`.",
+    says: "OpenAI's Chat Completions with an agent as the model. The request has the whole \
+     conversation; no session stores it.\n\nA stream that fails has a chunk with `error`, and \
+     always ends with `[DONE]`.",
     headers: &[&KEY],
     body: Some(&REQUEST),
     answers: &[Answer {

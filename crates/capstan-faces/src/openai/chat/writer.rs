@@ -11,13 +11,14 @@ use serde_json::{Map, Value};
 
 use super::super::errors::{ApiError, ErrorBody};
 use super::super::native::Piece;
-use super::super::output::{Offered, Output, Said, Source, block};
+use super::super::output::{ClientEvent, Offered, Output, Source, block};
 use super::carried::Carried;
 use super::completion::{
     CallPiece, Chunk, ChunkChoice, Delta, FunctionPiece, TokenUsage, finish_reason, id_of, seconds,
 };
 use crate::face::FaceContext;
 use crate::face::reader::{self, ViewerKind};
+use crate::face::sent_answers::SentAnswer;
 use crate::face::taken_back::TakenBack;
 use crate::face::{BodyStep, Emit, FaceWriter};
 
@@ -28,17 +29,24 @@ const REPEATED: [&str; 2] = ["service_tier", "system_fingerprint"];
 pub(super) struct ChatWriter {
     run: Run,
     id: String,
-    exposure: Exposure,
-    wants_usage: bool,
-    /// Packets that are left out.
-    taken_back: TakenBack,
-    /// The tools whose calls are streamed.
-    offered: Offered,
+    options: ViewOptions,
     /// The streamed calls, by their index.
     calls: Vec<StreamedCall>,
     text_chars: usize,
     native: NativeState,
-    sealer: Sealer,
+}
+
+/// What a response needs beside its run.
+pub(super) struct ViewOptions {
+    pub(super) wants_usage: bool,
+    /// Packets that are left out.
+    pub(super) taken_back: TakenBack,
+    /// The tools whose calls are streamed.
+    pub(super) offered: Offered,
+    pub(super) exposure: Exposure,
+    pub(super) sealer: Sealer,
+    /// Records that the answer was sent to its end.
+    pub(super) sent_answer: SentAnswer,
 }
 
 /// A streamed call.
@@ -47,10 +55,10 @@ struct StreamedCall {
     is_custom: bool,
 }
 
-/// What a provider of this protocol sent beside text and calls.
+/// Output of a provider of this protocol, besides text and calls.
 #[derive(Default)]
 struct NativeState {
-    /// The piece that goes into the next chunk. It comes before what CAP says of the same chunk.
+    /// The piece for the next chunk. It comes before the CAP content of the same chunk.
     pending: Option<Piece>,
     /// The members that each chunk has.
     repeated: Map<String, Value>,
@@ -67,25 +75,14 @@ struct NativeState {
 const DONE: &[u8] = b"data: [DONE]\n\n";
 
 impl ChatWriter {
-    pub(super) fn new(
-        run: &Run,
-        wants_usage: bool,
-        taken_back: TakenBack,
-        offered: Offered,
-        exposure: Exposure,
-        sealer: Sealer,
-    ) -> Self {
+    pub(super) fn new(run: &Run, options: ViewOptions) -> Self {
         Self {
             id: id_of(run),
             run: run.clone(),
-            exposure,
-            wants_usage,
-            taken_back,
-            offered,
+            options,
             calls: Vec::new(),
             text_chars: 0,
             native: NativeState::default(),
-            sealer,
         }
     }
 
@@ -114,7 +111,7 @@ impl ChatWriter {
             created: seconds(self.run.created_at),
             model: &self.run.agent,
             choices,
-            usage: self.wants_usage.then_some(usage),
+            usage: self.options.wants_usage.then_some(usage),
             more,
         };
         event(&chunk, out);
@@ -141,7 +138,7 @@ impl ChatWriter {
     }
 
     fn begin_call(&mut self, id: String, name: &str, out: &mut Vec<u8>) {
-        if !self.offered.has(name) {
+        if !self.options.offered.has(name) {
             return;
         }
         let is_custom = self.native.custom.contains(&id);
@@ -208,25 +205,29 @@ impl ChatWriter {
     /// Takes frames up to the end of the answer, if it is among them.
     fn write_packets(&mut self, frames: &Frames, out: &mut Vec<u8>) -> Option<End> {
         for packet in frames.iter().filter_map(sse::decode_packet) {
-            if self.taken_back.has(packet.seq) {
+            if self.options.taken_back.has(packet.seq) {
                 continue;
             }
             match packet.payload {
                 Payload::Delta(text) => self.say(&text, out),
-                Payload::Event(raw) => match Said::of(&raw) {
-                    Said::Block(content) => self.say(&block(&content, self.text_chars > 0), out),
-                    Said::Thought(text) => self.think(&text, out),
-                    Said::Call { id, name } => self.begin_call(id, &name, out),
-                    Said::Arguments { id, more } => self.continue_call(&id, &more, out),
-                    Said::Citations(sources) => self.cite(&sources, out),
+                Payload::Event(raw) => match ClientEvent::of(&raw) {
+                    ClientEvent::Block(content) => {
+                        self.say(&block(&content, self.text_chars > 0), out)
+                    }
+                    ClientEvent::Thought(text) => self.think(&text, out),
+                    ClientEvent::Call { id, name } => self.begin_call(id, &name, out),
+                    ClientEvent::Arguments { id, more } => self.continue_call(&id, &more, out),
+                    ClientEvent::Citations(sources) => self.cite(&sources, out),
                     // A chunk cannot be taken back.
-                    Said::Reset(_) => {
+                    ClientEvent::Reset(_) => {
                         return Some(End::Failed(Fault::new(FaultKind::AttemptDiverged)));
                     }
-                    // Calls of tools that were not offered are written at the end, when it is
-                    // known which of them the agent has not answered.
-                    Said::Interrupt(_) | Said::End { .. } | Said::Result { .. } => {}
-                    Said::Other => {
+                    // Calls of tools that were not offered are written at the end: only then it is
+                    // known which of them the agent has answered.
+                    ClientEvent::Interrupt(_)
+                    | ClientEvent::End { .. }
+                    | ClientEvent::Result { .. } => {}
+                    ClientEvent::Other => {
                         Piece::of(&raw).into_iter().for_each(|piece| self.add_piece(piece, out));
                     }
                 },
@@ -252,10 +253,11 @@ impl ChatWriter {
                 Ok(whole) => {
                     self.finish(&close, &whole.transcript, whole.run.usage.as_ref(), &mut out)
                 }
-                // The calls are more than one answer may hold.
+                // The calls are larger than one answer may be.
                 Err(fault) => self.fail(&fault, &mut out),
             },
         }
+        self.options.sent_answer.record();
         out.extend_from_slice(DONE);
         Ok(BodyStep::Last(out.into()))
     }
@@ -267,28 +269,31 @@ impl ChatWriter {
         usage: Option<&Map<String, Value>>,
         out: &mut Vec<u8>,
     ) {
-        // It came with the end.
+        // The piece came with the end.
         let last = self.native.pending.take();
         self.write_late(output, out);
         self.native.pending = last;
         let word = finish_reason(Some(close), output.calls().next().is_some());
         let own = self.native.finish.take();
         self.chunk(Delta::default(), Some(own.as_deref().unwrap_or(word)), out);
-        if self.wants_usage {
+        if self.options.wants_usage {
             let usage = TokenUsage::new(usage, std::mem::take(&mut self.native.usage));
             self.write(Vec::new(), Map::new(), Some(usage), out);
         }
     }
 
-    /// Writes the calls of tools that were not offered, and what the client has to bring back.
+    /// Writes the calls of tools that were not offered, and the members that the client has to send
+    /// back.
     fn write_late(&mut self, output: &Output, out: &mut Vec<u8>) {
-        let carried = Carried::of(output, self.sealer.clone());
-        let brought = self.calls.iter().enumerate();
-        let brought = brought.map(|(n, call)| (n, carried.of_call(&call.id)));
-        let brought = brought.filter(|(_, members)| !members.is_empty());
-        let mut tool_calls: Vec<_> =
-            brought.map(|(n, members)| CallPiece::native(n, members)).collect();
-        for (n, call) in (self.calls.len()..).zip(output.late(&self.offered)) {
+        let carried = Carried::of(output, self.options.sealer.clone());
+        // OpenAI's SDK for Python fails on a piece without `function`, so it has an empty one.
+        let late = |(n, call): (usize, &StreamedCall)| {
+            let members = carried.of_call(&call.id);
+            let piece = CallPiece::more(n, "", call.is_custom);
+            (!members.is_empty()).then(|| piece.with(members))
+        };
+        let mut tool_calls: Vec<_> = self.calls.iter().enumerate().filter_map(late).collect();
+        for (n, call) in (self.calls.len()..).zip(output.late(&self.options.offered)) {
             let is_custom = self.native.custom.contains(&call.id);
             let piece = CallPiece::first(n, &call.id, &call.name, &call.arguments, is_custom);
             tool_calls.push(piece.with(carried.of_call(&call.id)));
@@ -303,7 +308,7 @@ impl ChatWriter {
     /// complete.
     fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
         self.flush(out);
-        event(&ErrorBody { error: ApiError::of(fault, self.exposure) }, out);
+        event(&ErrorBody { error: ApiError::of(fault, self.options.exposure) }, out);
     }
 }
 
@@ -319,8 +324,8 @@ fn of_stream(error: StreamError) -> Fault {
 }
 
 /// Writes a frame without id and name, because the SDKs fail on frames with one and no data.
-fn event(said: &impl serde::Serialize, out: &mut Vec<u8>) {
-    sse::encode_json(None, None, &serde_json::to_string(said).unwrap_or_default(), out);
+fn event(chunk: &impl serde::Serialize, out: &mut Vec<u8>) {
+    sse::encode_json(None, None, &serde_json::to_string(chunk).unwrap_or_default(), out);
 }
 
 impl FaceWriter for ChatWriter {

@@ -9,8 +9,7 @@ use futures_util::StreamExt as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// How far a form is read for its model. A later model is not seen. Clients put short fields before
-/// files.
+/// How far a form is searched for its model. Clients put short fields before files.
 const BEGINNING: usize = 64 * 1024;
 
 /// Whether a body is JSON.
@@ -30,7 +29,7 @@ struct Named<'a> {
 
 type Found = (Option<String>, Option<Range<usize>>);
 
-/// The model of a JSON object. Any other member may be anything.
+/// The model of a JSON object. Other members are not checked.
 pub(super) fn in_json(body: &[u8]) -> Result<Found, Fault> {
     let refused = |what: &str| {
         Fault::new(FaultKind::InvalidRequest).with_message(format!("document: {what}"))
@@ -106,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_is_found_in_json_where_it_stands() {
+    fn a_model_is_found_at_its_place_in_json() {
         let body = br#"{"input": "a \"model\": 1", "model" : "m\u0031", "x": {"model": "no"}}"#;
         let (model, place) = in_json(body).unwrap();
         assert_eq!(model.as_deref(), Some("m1"));

@@ -23,8 +23,8 @@ const fn row(summary: &'static str, places: &'static [&'static PathParameter]) -
     Row {
         tag: &TAG,
         summary,
-        says: "Goes to the provider of the agent that passes such requests on (`passthrough` in \
-         its table), and its answer comes back, as they are. A `model` that names the agent \
+        says: "The request goes unchanged to the provider of the agent whose table has \
+         `passthrough` for it, and the answer comes back unchanged. A `model` that names the agent \
          becomes the agent's model. Nothing is stored.",
         places,
         answers: ANSWERS,

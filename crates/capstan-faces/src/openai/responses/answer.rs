@@ -1,8 +1,8 @@
 //! The items of a response, folded from the packets of its run, in the order in which they began.
 //!
-//! The events of a stream and the object at its end are made from the same items, so that they
-//! agree. What only OpenAI's models know (ids, encrypted reasoning, calls of built-in tools)
-//! comes in the native lane and is sent unchanged.
+//! The events of a stream and the object at its end are made from the same items, so they agree.
+//! Content that only OpenAI's models have (ids, encrypted reasoning, calls of built-in tools) comes
+//! in the native lane and is sent unchanged.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use capstan_protocol::{
 use serde_json::{Map, Value, json};
 
 use super::super::native::ends_attempt;
-use super::super::output::{INTERRUPT, Offered, Said, Source, block};
+use super::super::output::{ClientEvent, INTERRUPT, Offered, Source, block};
 use super::thought_part::{ThoughtPart, ThoughtParts};
 use crate::face::reader::Fold;
 
@@ -36,7 +36,7 @@ pub(super) struct Answer {
     template: Template,
     /// The provider's members of the next piece of text.
     pub(super) delta_members: Map<String, Value>,
-    /// Sources in the provider's form. Each is followed by its citation, which it replaces.
+    /// Sources in the provider's form. Each replaces the citation that follows it.
     raw_sources: VecDeque<Value>,
     has_text: bool,
     /// Members of the response that only the provider knows.
@@ -44,7 +44,7 @@ pub(super) struct Answer {
     pub(super) error: Option<Box<StreamError>>,
     pub(super) close: Option<Close>,
     sealer: Sealer,
-    /// Another attempt has begun, and nothing new came of it yet.
+    /// Another attempt has begun, and has no new output yet.
     is_repeating: bool,
 }
 
@@ -86,6 +86,8 @@ pub(super) struct Entry {
     pub(super) native: Template,
     /// The provider's members of the text part.
     pub(super) part_members: Map<String, Value>,
+    /// The provider's members of the complete item that its beginning does not have.
+    pub(super) end_members: Map<String, Value>,
     /// The packet that ended it.
     done: Option<u64>,
 }
@@ -149,6 +151,8 @@ pub(super) enum Change {
     Part(usize),
     /// An event of the provider, about this item if it names a known one.
     Event(Option<usize>, Map<String, Value>),
+    /// Members of the next event of a type.
+    Beside(Map<String, Value>),
 }
 
 impl Entry {
@@ -179,6 +183,7 @@ impl Entry {
             thoughts: ThoughtParts::default(),
             native,
             part_members: Map::new(),
+            end_members: Map::new(),
             done: None,
         }
     }
@@ -188,7 +193,7 @@ impl Entry {
         Self::new(self.seq, self.what.clone(), self.native.clone())
     }
 
-    /// Drops what came after a packet.
+    /// Drops everything after a packet.
     fn reset(&mut self, after: u64) {
         self.thoughts.reset(after);
         self.marks.retain(|(seq, _)| *seq <= after);
@@ -219,35 +224,35 @@ impl Answer {
     }
 
     fn event(&mut self, seq: u64, raw: &RawObject, changes: &mut Vec<Change>) {
-        match Said::of(raw) {
-            Said::Block(content) => self.say(seq, &block(&content, self.has_text), changes),
-            Said::Thought(text) => {
+        match ClientEvent::of(raw) {
+            ClientEvent::Block(content) => self.say(seq, &block(&content, self.has_text), changes),
+            ClientEvent::Thought(text) => {
                 self.sealer.thought(&text);
                 let at =
                     self.reasoning.unwrap_or_else(|| self.begin(seq, What::Reasoning, changes));
                 self.reasoning = Some(at);
                 self.add(at, seq, &text, changes);
             }
-            Said::Citations(sources) => self.cite(seq, &sources, changes),
-            Said::Call { id, name } => {
+            ClientEvent::Citations(sources) => self.cite(seq, &sources, changes),
+            ClientEvent::Call { id, name } => {
                 let (is_answered, is_question) = (false, false);
                 self.begin(seq, What::Call { id, name, is_answered, is_question }, changes);
             }
-            Said::Arguments { id, more } => {
+            ClientEvent::Arguments { id, more } => {
                 if let Some(at) = self.call(&id) {
                     self.add(at, seq, &more, changes);
                 }
             }
-            Said::End { id } => {
+            ClientEvent::End { id } => {
                 if let Some(at) = self.call(&id) {
                     self.end(at, seq, changes);
                 }
             }
-            Said::Result { id } => self.answered(&id),
-            Said::Interrupt(interrupt) => self.ask(seq, &interrupt, changes),
-            Said::Reset(reset) => self.reset(reset.after_seq),
-            Said::Other if raw.get().contains(NATIVE) => self.native(seq, raw, changes),
-            Said::Other => {}
+            ClientEvent::Result { id } => self.answered(&id),
+            ClientEvent::Interrupt(interrupt) => self.ask(seq, &interrupt, changes),
+            ClientEvent::Reset(reset) => self.reset(reset.after_seq),
+            ClientEvent::Other if raw.get().contains(NATIVE) => self.native(seq, raw, changes),
+            ClientEvent::Other => {}
         }
     }
 
@@ -379,23 +384,24 @@ impl Answer {
 
     /// Applies an event of the native lane.
     fn native(&mut self, seq: u64, raw: &RawObject, changes: &mut Vec<Change>) {
-        let Ok(said) = serde_json::from_value::<NativeEvent>(Event::of(raw).data) else { return };
-        if said.origin.dialect != DIALECT {
-            return self.foreign(seq, said, changes);
+        let Ok(native) = serde_json::from_value::<NativeEvent>(Event::of(raw).data) else { return };
+        if native.origin.dialect != DIALECT {
+            return self.foreign(seq, native, changes);
         }
-        if let Some(Value::Object(members)) = said.part.map(|part| part.to_value()) {
-            let (text_at, origin) = (said.text_at, Some(said.origin));
+        if let Some(Value::Object(members)) = native.part.map(|part| part.to_value()) {
+            let (text_at, origin) = (native.text_at, Some(native.origin));
+            self.sealer.skip();
             self.part(seq, Template { members, text_at, origin, is_whole: true }, changes);
         }
-        if let Some(Value::Object(event)) = said.event.map(|event| event.to_value()) {
+        if let Some(Value::Object(event)) = native.event.map(|event| event.to_value()) {
             self.native_event(seq, event, changes);
         }
     }
 
-    /// A part of another protocol: reasoning that the client carries, sealed. A later attempt may
-    /// bring it again.
-    fn foreign(&mut self, seq: u64, said: NativeEvent, changes: &mut Vec<Change>) {
-        let Some(sealed) = self.sealer.seal(said).filter(|_| !self.is_repeating) else { return };
+    /// A part of another protocol: sealed reasoning, which the client sends back. A later attempt
+    /// may send it again.
+    fn foreign(&mut self, seq: u64, native: NativeEvent, changes: &mut Vec<Change>) {
+        let Some(sealed) = self.sealer.seal(native).filter(|_| !self.is_repeating) else { return };
         let has_text = self.reasoning.is_some();
         let summary = match has_text {
             true => json!([{ "type": "summary_text", "text": null }]),
@@ -444,6 +450,12 @@ impl Answer {
                 if let Some(Value::Object(response)) = event.remove("response") {
                     self.more = response;
                 }
+                if let Some(Value::Object(members)) = event.remove("beside") {
+                    changes.push(Change::Beside(members));
+                }
+                if let Some(Value::Object(members)) = event.remove("item") {
+                    self.end_members(members);
+                }
             }
             "response.output_item.added" => {
                 if let Some(Value::Object(item)) = event.remove("item") {
@@ -470,7 +482,18 @@ impl Answer {
         }
     }
 
-    /// An item began of which CAP says nothing, or reasoning, whose id is known before its end.
+    /// Adds members of a complete call, or of the message that ends.
+    fn end_members(&mut self, mut members: Map<String, Value>) {
+        let at = match members.remove("call_id") {
+            Some(id) => self.call(id.as_str().unwrap_or_default()),
+            None => self.message,
+        };
+        if let Some(entry) = at.and_then(|at| self.items.get_mut(at)) {
+            entry.end_members.extend(members);
+        }
+    }
+
+    /// An item began that CAP does not have, or reasoning whose id is known before its end.
     fn native_begun(&mut self, seq: u64, item: Template, changes: &mut Vec<Change>) {
         if item.kind() != "reasoning" {
             self.end_message(seq, changes);
@@ -489,8 +512,8 @@ impl Answer {
         }
     }
 
-    /// An event of a kind that this gateway does not know. If it names an item by an id that was
-    /// never sent, it means the last item, which has an id of ours.
+    /// An event of an unknown kind. If it names an item by an id that was never sent, it means the
+    /// last item, which has one of our ids.
     fn unknown_event(&self, event: Map<String, Value>, changes: &mut Vec<Change>) {
         let id = event.get("item_id").and_then(Value::as_str);
         let at = id.and_then(|id| self.by_id(id).or(self.items.len().checked_sub(1)));
@@ -530,23 +553,23 @@ mod tests {
         answer
     }
 
-    fn said(kind: &str, data: Value) -> Payload {
+    fn payload(kind: &str, data: Value) -> Payload {
         Payload::Event(event::envelope(kind, &data).unwrap())
     }
 
     fn native(more: Value) -> Payload {
         let mut data = json!({ "dialect": "openai-responses", "provider": "p", "model": "m" });
         data.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        said(NATIVE, data)
+        payload(NATIVE, data)
     }
 
     #[test]
-    fn thoughts_are_one_item_with_what_proves_it() {
+    fn thoughts_are_one_item_with_their_signature() {
         let part = json!({ "type": "reasoning", "id": "rs_1", "encrypted_content": "x",
             "summary": [{ "type": "summary_text", "text": null }] });
         let answer = answer(vec![
-            said("THOUGHT_TRACE", json!({ "thought": "a" })),
-            said("THOUGHT_TRACE", json!({ "thought": "b" })),
+            payload("THOUGHT_TRACE", json!({ "thought": "a" })),
+            payload("THOUGHT_TRACE", json!({ "thought": "b" })),
             native(json!({ "part": part, "text_at": "/summary/0/text" })),
             Payload::Delta("Hi".into()),
         ]);
@@ -557,13 +580,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_takes_back_what_followed_its_place() {
+    fn a_reset_removes_output_after_its_packet() {
         let answer = answer(vec![
             Payload::Delta("a".into()),
-            said("THOUGHT_TRACE", json!({ "thought": "hm" })),
+            payload("THOUGHT_TRACE", json!({ "thought": "hm" })),
             Payload::Delta("b".into()),
-            said("THOUGHT_TRACE", json!({ "thought": "no" })),
-            said(event::STREAM_RESET, json!({ "attempt": 2, "after_seq": 2 })),
+            payload("THOUGHT_TRACE", json!({ "thought": "no" })),
+            payload(event::STREAM_RESET, json!({ "attempt": 2, "after_seq": 2 })),
             Payload::Delta("c".into()),
         ]);
         let texts: Vec<_> = answer.items.iter().map(|entry| entry.text.as_str()).collect();

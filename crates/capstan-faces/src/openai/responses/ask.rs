@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use capstan_protocol::{
-    Arguments, ChatMessage, DecodeError, Dialect, Fault, Parameters, Part, RawJson, RawObject,
-    Role, decode,
+    Arguments, ChatMessage, DecodeError, Dialect, Fault, Parameters, Part, RawJson, RawObject, Role,
 };
 use serde::Deserialize;
 use uuid::Uuid;
@@ -15,7 +14,7 @@ use super::super::members::{self, Metadata, Object, Text as AnyText};
 use super::super::parameters::{self, Format, ToolSpec, refuse};
 use super::{stream_of, unknown_previous, unstored};
 use crate::text_or::TextOr;
-use capstan_engine::ask::{Ask, Extras, Wants, invalid};
+use capstan_engine::ask::{Ask, Extras, RequestBody, Wants, invalid};
 use capstan_engine::interrupts;
 
 #[derive(Deserialize)]
@@ -90,9 +89,9 @@ struct Item {
 }
 
 /// Reads a request for a response.
-pub(super) fn from_response(body: &[u8]) -> Result<Ask, Fault> {
-    let request: ResponseRequest = decode::from_slice(body).map_err(|e| invalid(&e))?;
-    let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
+pub(super) fn from_response(body: &RequestBody) -> Result<Ask, Fault> {
+    let request: ResponseRequest = body.decode()?;
+    let payload = body.object()?;
     let previous = request.previous()?;
     let ask = request.into_ask(payload).map_err(|e| invalid(&e))?;
     Ok(Ask { previous, ..ask })
@@ -335,7 +334,7 @@ mod tests {
     use super::*;
 
     fn ask(body: &Value) -> Result<Ask, Fault> {
-        from_response(body.to_string().as_bytes())
+        from_response(&body.clone().into())
     }
 
     #[test]

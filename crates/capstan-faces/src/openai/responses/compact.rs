@@ -26,7 +26,7 @@ pub(super) async fn refuse(
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     post::read(&cx, &caller, &*face, &parts, body).await?;
-    let wrong = DecodeError::value("model", "has no compaction of its own: ask it for a summary");
+    let wrong = DecodeError::value("model", "has no compaction: ask it for a summary");
     let fault = invalid(&wrong).with_detail(CODE, "compaction_not_supported");
     Err(face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))
 }
@@ -36,7 +36,7 @@ const BODY: Body = Body { says: "As for a response.", model: body, examples: &[]
 pub(super) const ROW: Row = Row {
     tag: &TAG,
     summary: "Compact a conversation",
-    says: "Refused, because no agent has a compaction of its own: ask the agent for a summary.",
+    says: "Refused, because no agent has a compaction. Ask the agent for a summary.",
     body: Some(&BODY),
     answers: &[Answer {
         status: 400,

@@ -12,10 +12,10 @@ use uuid::Uuid;
 const PREFIX: &str = "conv_";
 /// The length of a UUID in an id.
 const UUID: usize = 32;
-/// Separates these signatures from others by the same secret.
+/// Distinguishes these signatures from others with the same secret.
 const PURPOSE: &[u8] = b"capstan conversation";
 
-/// Gives out a new id.
+/// Issues a new id.
 pub(super) async fn issue(engine: &Engine, tenant: &str, id: Uuid) -> Result<String, Fault> {
     let proof = signed(engine, tenant, id).await?.finalize().into_bytes();
     let (proof, _) = proof.split_at(8);
@@ -23,7 +23,7 @@ pub(super) async fn issue(engine: &Engine, tenant: &str, id: Uuid) -> Result<Str
     Ok(format!("{PREFIX}{}{proof}", id.simple()))
 }
 
-/// The UUID of an id, if it was given out to this tenant.
+/// The UUID of an id, if it was issued to this tenant.
 pub(super) async fn issued(engine: &Engine, tenant: &str, id: &str) -> Result<Option<Uuid>, Fault> {
     let parts = id.strip_prefix(PREFIX).and_then(|id| id.split_at_checked(UUID));
     let Some(uuid) = parts.and_then(|(uuid, _)| uuid.parse().ok()) else { return Ok(None) };
@@ -31,7 +31,7 @@ pub(super) async fn issued(engine: &Engine, tenant: &str, id: &str) -> Result<Op
 }
 
 async fn signed(engine: &Engine, tenant: &str, id: Uuid) -> Result<Hmac<Sha256>, Fault> {
-    let secret = engine.journal.store().secret().await.map_err(journal_fault)?;
+    let secret = engine.store().secret().await.map_err(journal_fault)?;
     let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes())
         .map_err(|_| Fault::new(FaultKind::JournalUnavailable))?;
     Ok(mac.chain_update(PURPOSE).chain_update(id.as_bytes()).chain_update(tenant))

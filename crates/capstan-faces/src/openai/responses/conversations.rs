@@ -7,7 +7,7 @@ use axum::extract::{Path, Request as HttpRequest, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use capstan_journal::TurnRange;
-use capstan_protocol::{ChatMessage, Fault, FaultKind, Role, decode};
+use capstan_protocol::{ChatMessage, Fault, FaultKind, Role};
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -133,7 +133,7 @@ async fn create(
     let (parts, body) = request.into_parts();
     let posted = post::read(&cx, &caller, &*face, &parts, body).await?;
     let created = async {
-        let wanted: Wanted = decode::from_slice(&posted.body).map_err(|error| invalid(&error))?;
+        let wanted: Wanted = posted.body.decode()?;
         if wanted.items.is_some_and(|items| !items.is_empty()) {
             return Err(unsupported("items"));
         }
@@ -149,7 +149,7 @@ async fn create(
         .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))
 }
 
-/// The time at which an id was made, in seconds.
+/// The time in an id, in seconds.
 fn began(id: Uuid) -> i64 {
     id.get_timestamp().map_or(0, |at| i64::try_from(at.to_unix().0).unwrap_or_default())
 }
@@ -159,7 +159,7 @@ impl About {
         TurnRange::all(&self.caller.tenant, &self.id)
     }
 
-    /// The time at which the conversation began. One whose id a gateway gave out exists before its
+    /// The time at which the conversation began. A conversation with an issued id exists before its
     /// first response.
     async fn began(&self) -> Result<i64, Fault> {
         let unknown = || {
@@ -167,8 +167,8 @@ impl About {
             Fault::new(FaultKind::SessionNotFound).with_message(message)
         };
         check_id("the conversation's id", &self.id)?;
-        let (store, tenant) = (self.cx.engine.journal.store(), &self.caller.tenant);
-        if self.cx.engine.erased.has(tenant, &self.id) {
+        let (store, tenant) = (self.cx.engine.store(), &self.caller.tenant);
+        if self.cx.engine.is_erased(tenant, &self.id) {
             return Err(unknown());
         }
         let issued = conversation_id::issued(&self.cx.engine, tenant, &self.id).await?;
@@ -188,19 +188,19 @@ impl About {
     async fn items(&self) -> Result<Vec<(String, String)>, Fault> {
         self.began().await?;
         let engine = &self.cx.engine;
-        let _one = engine.limiter.cpu_offload.answer(&self.caller.tenant).await;
-        let mut load = engine.limiter.load(&self.caller.tenant);
+        let _one = engine.cpu_offload().answer(&self.caller.tenant).await;
+        let mut load = engine.reserve(&self.caller.tenant);
         let (mut from, mut items) = (1, Vec::new());
         loop {
             let range = TurnRange { from, limit: PAGE, max_bytes: PAGE_BYTES, ..self.turns() };
-            let turns = engine.journal.store().turns(range).await.map_err(journal_fault)?;
+            let turns = engine.store().turns(range).await.map_err(journal_fault)?;
             let Some(last) = turns.last() else { return Ok(items) };
             from = last.number + 1;
             for turn in turns {
                 let stream = turn.stream_id;
-                load.grow(turn.said_bytes().saturating_mul(3), &engine.settings.limits)?;
+                load.grow(turn.said_bytes().saturating_mul(3))?;
                 let record = TurnRecord::of(turn);
-                let run = engine.journal.store().run(stream).await.map_err(journal_fault)?;
+                let run = engine.store().run(stream).await.map_err(journal_fault)?;
                 match run.filter(|_| !record.is_partial) {
                     Some(run) if run.face == NAME => {
                         items.extend(items_of_run(&self.cx, &run).await?);
@@ -247,8 +247,8 @@ async fn list(about: &About) -> Result<Response, Fault> {
     let params: PageParams = query::parse(&about.parts.uri)?;
     let items = about.items().await?;
     let bytes = items.iter().map(|(_, item)| item.len()).sum::<usize>();
-    let mut load = about.cx.engine.limiter.load(&about.caller.tenant);
-    load.grow(bytes.saturating_mul(2), &about.cx.engine.settings.limits)?;
+    let mut load = about.cx.engine.reserve(&about.caller.tenant);
+    load.grow(bytes.saturating_mul(2))?;
     accounted_body::json(&ItemPage::among(items, &params)?, load)
 }
 
@@ -296,7 +296,7 @@ const OF_ONE: Row =
 
 const CREATE: Row = Row {
     summary: "Create a conversation",
-    says: "Gives out an id. A conversation begins with its first response.",
+    says: "Issues an id. A conversation begins with its first response.",
     places: &[],
     body: Some(&BODY),
     answers: &[Answer::ok("The conversation.", &[Content::Json(model::<Conversation<'_>>)])],
@@ -319,16 +319,16 @@ const UPDATE: Row = Row {
 
 const DELETE: Row = Row {
     summary: "Erase a conversation",
-    says: "Its runs are stopped; its responses and items are erased for good.",
-    answers: &[Answer::ok("What is left of it.", &[Content::Json(model::<Erased<'_>>)])],
+    says: "Stops its runs, and erases its responses and items for good.",
+    answers: &[Answer::ok("The erased conversation.", &[Content::Json(model::<Erased<'_>>)])],
     does: Does::This(Operation::Purge),
     ..OF_ONE
 };
 
 const LIST: Row = Row {
     summary: "List the items of a conversation",
-    says: "What its responses were asked with and have said, newest first unless asked for \
-     otherwise.",
+    says: "The input and output items of its responses, newest first unless the request has \
+     another order.",
     query: Some(PageParams::json_schema),
     answers: &[Answer::ok("A page of items.", &[Content::Json(model::<ItemPage>)])],
     ..OF_ONE
@@ -343,14 +343,14 @@ const ADD: Row = Row {
 
 const ITEM_ROW: Row = Row {
     summary: "Look up an item of a conversation",
-    says: "As the list has it.",
+    says: "One item, in the form of the list.",
     places: &[&ID, &ITEM_ID],
     answers: &[Answer::ok("The item.", &[Content::Json(model::<Value>)])],
     ..OF_ONE
 };
 
 const REMOVE: Row = Row {
-    summary: "Take an item out of a conversation",
+    summary: "Remove an item from a conversation",
     says: "Refused: erase the response that has it.",
     places: &[&ID, &ITEM_ID],
     does: Does::This(Operation::Purge),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::response::Response;
+use http::HeaderMap;
 use http::request::Parts;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
@@ -14,10 +15,11 @@ use crate::face::FaceContext;
 use crate::face::post;
 use crate::face::repeats::{self, ReaderGuardSlot};
 use crate::face::{self, RefusalTarget};
+use crate::head_members::items;
 use crate::identity::caller::Caller;
 use crate::openapi::Body;
 use crate::refusal::Refusal;
-use capstan_engine::cpu_offload;
+use capstan_engine::ask::RequestBody;
 
 /// Answers a request for a response, posted or from a WebSocket.
 pub(super) async fn answer(
@@ -29,9 +31,7 @@ pub(super) async fn answer(
 ) -> Result<Response, Refusal> {
     let mut read = post::read(&cx, &caller, &*face, &parts, body).await?;
     parts.extensions.insert(ReaderGuardSlot::default());
-    let size = read.body.len();
-    let question = cpu_offload::run(size, || Question::read(&parts, &read.body));
-    let found = match question {
+    let found = match Question::read(&parts, &read.body) {
         Some(question) => Some(resume::find(&face, &cx, &caller, &parts, question).await),
         None => None,
     };
@@ -43,10 +43,18 @@ pub(super) async fn answer(
     }
     let key = repeats::key_of(&parts);
     read.hash = hash;
+    read.body = with_head(&read.body, &parts.headers);
     let resolved = async { references::resolve(&cx, &caller.tenant, key?, read).await }.await;
     let resolved = resolved
         .map_err(|fault| face::refusal(&cx, &*face, fault, RefusalTarget::Undecoded(&parts)))?;
     request::answer(face, cx, caller, parts, resolved).await
+}
+
+/// Copies the header `openai-beta` into the body.
+fn with_head(body: &RequestBody, headers: &HeaderMap) -> RequestBody {
+    let betas = items(headers, "openai-beta");
+    let members = (!betas.is_empty()).then(|| ("openai_beta".to_owned(), json!(betas)));
+    body.with_members(members.into_iter().collect())
 }
 
 /// The body of such a request.

@@ -11,7 +11,7 @@ use super::answer::Answer;
 use crate::face::FaceContext;
 use crate::face::reader::{self, Collected, Fold};
 
-/// The packets of a run. Which items they make depends on the tools that the request offers.
+/// The packets of a run. The tools that the request offers decide which items they make.
 #[derive(Default)]
 struct Packets(Vec<StreamPacket>);
 
@@ -37,7 +37,7 @@ pub(super) async fn follow(
     Ok(fold(reader::collect_to_end(cx, run).await?, offered))
 }
 
-/// Reads what a run has written so far.
+/// Reads the present output of a run.
 pub(super) async fn so_far(
     cx: &FaceContext,
     run: &Run,

@@ -33,9 +33,9 @@ struct Counted {
 pub(super) const ROW: Row = Row {
     tag: &TAG,
     summary: "Count tokens",
-    says: "How many tokens a request for a response would have. An agent whose provider counts is \
-     asked. For other agents this is an estimate: a token for four bytes of text, 1600 for a \
-     picture. What is stored of a conversation is not counted: the request says all of it.",
+    says: "The number of tokens of a request. The provider of the agent counts, if it can. For \
+     other agents this is an estimate: a token for four bytes of text, 1600 for a picture. Stored \
+     parts of a conversation are not counted, so the request must have all of its input.",
     body: Some(&REQUEST),
     answers: &[Answer::ok("The count.", &[Content::Json(model::<Counted>)])],
     faults: &[FaultKind::InvalidRequest, FaultKind::AgentNotFound],
@@ -66,8 +66,8 @@ async fn counted(
     parts: &Parts,
     posted: &Posted,
 ) -> Result<u64, Fault> {
-    let _begun = cx.engine.limiter.cpu_offload.begin(&caller.tenant, posted.body.len()).await;
-    let mut ask = cpu_offload::run(posted.body.len(), || face.decode(&posted.body))?;
+    let _begun = cx.engine.cpu_offload().begin(&caller.tenant, posted.body.size()).await;
+    let mut ask = cpu_offload::run(posted.body.size(), || face.decode(&posted.body))?;
     for (name, is_there) in [
         ("previous_response_id", ask.previous.is_some()),
         ("conversation", !ask.session.is_empty()),

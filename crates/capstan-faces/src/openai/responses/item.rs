@@ -14,7 +14,7 @@ use super::super::output::Offered;
 use super::super::parameters::INPUT;
 use super::answer::{Answer, Entry, What};
 
-/// What the form of an item depends on, beside the item.
+/// The data on which the form of an item depends.
 #[derive(Clone, Copy)]
 pub(super) struct ItemForm<'a> {
     /// The tools that the request offers.
@@ -162,6 +162,22 @@ pub(super) fn item<'a>(
     form: ItemForm<'a>,
     status: &'static str,
 ) -> Item<'a> {
+    let item = known_item(stream, entry, form, status);
+    if entry.end_members.is_empty() {
+        return item;
+    }
+    let Ok(Value::Object(mut members)) = serde_json::to_value(&item) else { return item };
+    members.extend(entry.end_members.clone());
+    Item::Native(members)
+}
+
+/// The item without the members that only its end has.
+fn known_item<'a>(
+    stream: Uuid,
+    entry: &'a Entry,
+    form: ItemForm<'a>,
+    status: &'static str,
+) -> Item<'a> {
     let status = status_of(entry, status);
     match &entry.what {
         What::Message => message(stream, entry, status),
@@ -220,8 +236,8 @@ fn reasoning<'a>(stream: Uuid, entry: &'a Entry, sealer: Option<&Sealer>) -> Ite
     Item::Native(members)
 }
 
-/// A reasoning item of OpenAI's that another agent could get in the next turn. Its id would mean
-/// nothing there either.
+/// A reasoning item of OpenAI that another agent could get in the next turn: sealed, and without
+/// its id, which that agent would not know.
 fn sealed_by_maker(entry: &Entry, item: &Value, sealer: &Sealer) -> Option<Value> {
     let origin = entry.native.origin.clone().filter(|origin| sealer.seals(origin))?;
     let (part, text_at, text) = (item.clone().into(), None, String::new());
@@ -231,7 +247,7 @@ fn sealed_by_maker(entry: &Entry, item: &Value, sealer: &Sealer) -> Option<Value
     Some(item)
 }
 
-/// The thoughts of an item whose complete form has not come.
+/// Adds the thoughts of an item whose complete form has not come.
 fn add_thoughts(entry: &Entry, members: &mut Map<String, Value>) {
     for (part, text) in entry.thoughts.texts(&entry.text) {
         let (name, kind) = match part.is_summary() {
@@ -261,8 +277,8 @@ fn call<'a>(place: Place<'a>, call_id: &'a str, name: &'a str, offered: &'a Offe
         members.insert("id".into(), id_of_entry(prefix, stream, entry).into());
         members.insert("status".into(), status.into());
         members.insert("call_id".into(), call_id.into());
-        let said = if is_custom { "input" } else { "arguments" };
-        members.insert(said.into(), entry.text.as_str().into());
+        let input = if is_custom { "input" } else { "arguments" };
+        members.insert(input.into(), entry.text.as_str().into());
         return Item::Native(members);
     }
     let tool = offered.tool(name);

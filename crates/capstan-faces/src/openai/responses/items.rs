@@ -41,7 +41,7 @@ pub(super) struct ItemPage {
 }
 
 impl ItemPage {
-    /// A page of a run's input.
+    /// A page of a run's input items.
     pub(super) fn of(stream: Uuid, body: &[u8], params: &PageParams) -> Result<Self, Fault> {
         #[derive(Deserialize)]
         struct Request {

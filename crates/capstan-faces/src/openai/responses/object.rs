@@ -48,7 +48,7 @@ pub(super) struct Echo {
     top_logprobs: Option<RawJson>,
     store: Option<bool>,
     background: Option<bool>,
-    /// Read for the tools among the items, then dropped.
+    /// Searched for tools among the items, then dropped.
     input: Option<RawJson>,
     #[serde(skip)]
     pub(super) offered: Arc<Offered>,
@@ -66,12 +66,12 @@ impl Echo {
         echo
     }
 
-    /// What the form of the response's items depends on.
+    /// The data on which the form of the response's items depends.
     pub(super) fn form(&self) -> ItemForm<'_> {
         ItemForm { offered: &self.offered, sealer: self.sealer.as_ref() }
     }
 
-    /// The tools that the request offers, those among its items too.
+    /// Finds the tools that the request offers, also among its items.
     fn find_offered(&mut self) {
         #[derive(Deserialize)]
         struct Item {
@@ -87,10 +87,10 @@ impl Echo {
     }
 }
 
-/// Members that each function of an answer has.
+/// Members that a function of a response always has.
 const OF_FUNCTION: [&str; 3] = ["description", "parameters", "strict"];
 
-/// Tools with the members that an answer has.
+/// Adds the members that tools of a response always have.
 fn complete(tools: RawJson) -> RawJson {
     let Ok(mut list) = tools.decode::<Vec<BTreeMap<String, RawJson>>>() else { return tools };
     for tool in &mut list {
@@ -210,12 +210,12 @@ fn raw_or<'a>(request: Option<&'a RawJson>, default: Value) -> RawOr<'a> {
     request.filter(|value| value.get() != "null").map_or(RawOr::Other(default), RawOr::Request)
 }
 
-/// The request's object, with the members that it lacks.
+/// The request's object, with default members added.
 fn with_members<'a>(request: Option<&'a RawJson>, default: Value) -> RawOr<'a> {
-    let said = request.map(RawJson::to_value);
-    match (said, default) {
-        (Some(Value::Object(said)), Value::Object(mut members)) => {
-            members.extend(said);
+    let given = request.map(RawJson::to_value);
+    match (given, default) {
+        (Some(Value::Object(given)), Value::Object(mut members)) => {
+            members.extend(given);
             RawOr::Other(members.into())
         }
         (_, default) => raw_or(request, default),
@@ -272,7 +272,7 @@ struct OutputDetails<'a> {
 }
 
 impl<'a> TokenUsage<'a> {
-    /// The run's counts, and the provider's object with whatever else it counts.
+    /// The run's counts, and all counts of the provider's object.
     fn new(usage: Usage, provider: Option<&'a Value>) -> Self {
         let object = |value: Option<&'a Value>| value.and_then(Value::as_object);
         let more = |name: &str, known: &[&str]| {
@@ -322,7 +322,7 @@ impl<'a> ResponseObject<'a> {
         response
     }
 
-    /// Values that the provider decides, whatever the request asks for.
+    /// Takes values that the provider decides, whatever the request says.
     fn take_from_provider(&mut self, response: &Map<String, Value>) {
         for (name, place) in [
             ("service_tier", &mut self.service_tier),
@@ -340,7 +340,7 @@ impl<'a> ResponseObject<'a> {
     pub(super) fn begun(run: &'a Run, echo: &'a Echo) -> Self {
         let previous =
             run.previous_response.as_deref().and_then(|stream| stream.parse::<Uuid>().ok());
-        let conversation = echo.conversation.as_ref().filter(|said| said.get() != "null");
+        let conversation = echo.conversation.as_ref().filter(|id| id.get() != "null");
         Self {
             id: id_of(run.stream_id),
             object: "response",

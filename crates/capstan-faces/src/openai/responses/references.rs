@@ -17,7 +17,6 @@ use super::{NAME, fold};
 use crate::face::FaceContext;
 use crate::face::post::Posted;
 use crate::text_or::TextOr;
-use capstan_engine::ask::body_hash;
 use capstan_engine::cpu_offload;
 use capstan_engine::faults::journal_fault;
 use capstan_engine::lookup;
@@ -38,15 +37,17 @@ pub(super) async fn resolve(
     key: Option<&str>,
     posted: Posted,
 ) -> Result<Posted, Fault> {
-    if !posted.body.windows(HINT.len()).any(|window| window == HINT) {
+    let bytes = posted.body.bytes();
+    if !bytes.windows(HINT.len()).any(|window| window == HINT) {
         return Ok(posted);
     }
-    let hash_now = || cpu_offload::run(posted.body.len(), || body_hash(&posted.body, None, NAME));
-    let hash = posted.hash.unwrap_or_else(hash_now);
-    let body = match repeated(cx, tenant, key, hash).await? {
-        Some(body) => body,
-        None => with_items(cx, tenant, posted.body).await?,
+    let hash = posted.hash.unwrap_or_else(|| posted.body.hash(None, NAME));
+    let resolved = match repeated(cx, tenant, key, hash).await? {
+        Some(stored) => Some(stored),
+        None => with_items(cx, tenant, bytes).await?,
     };
+    let read = |bytes: Bytes| cpu_offload::run(bytes.len(), || bytes.into());
+    let body = resolved.map_or(posted.body, read);
     Ok(Posted { body, hash: Some(hash), load: posted.load })
 }
 
@@ -58,16 +59,17 @@ async fn repeated(
     hash: [u8; 32],
 ) -> Result<Option<Bytes>, Fault> {
     let Some(key) = key else { return Ok(None) };
-    let found = cx.engine.journal.store().find(tenant, key).await.map_err(journal_fault)?;
+    let found = cx.engine.store().find(tenant, key).await.map_err(journal_fault)?;
     let Some(Found::Run(run)) = found else { return Ok(None) };
     if run.body_hash != hash {
         return Ok(None);
     }
-    cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)
+    cx.engine.store().body(run.stream_id).await.map_err(journal_fault)
 }
 
-async fn with_items(cx: &FaceContext, tenant: &str, body: Bytes) -> Result<Bytes, Fault> {
-    let Some((mut request, mut input)) = items_of(&body) else { return Ok(body) };
+/// The body with the items that it refers to; `None` if it cannot be read.
+async fn with_items(cx: &FaceContext, tenant: &str, body: &[u8]) -> Result<Option<Bytes>, Fault> {
+    let Some((mut request, mut input)) = items_of(body) else { return Ok(None) };
     let mut answers = HashMap::new();
     for item in &mut input {
         let Some((id, stream)) = reference(item) else { continue };
@@ -79,9 +81,9 @@ async fn with_items(cx: &FaceContext, tenant: &str, body: Bytes) -> Result<Bytes
             *item = found.clone();
         }
     }
-    let Ok(input) = serde_json::value::to_raw_value(&input) else { return Ok(body) };
+    let Ok(input) = serde_json::value::to_raw_value(&input) else { return Ok(None) };
     request.insert("input".to_owned(), input);
-    Ok(serde_json::to_vec(&request).map_or(body, Bytes::from))
+    Ok(serde_json::to_vec(&request).ok().map(Bytes::from))
 }
 
 type Members = BTreeMap<String, Box<RawValue>>;
@@ -128,8 +130,7 @@ pub(super) async fn items_of_run(
     run: &Run,
 ) -> Result<Vec<(String, String)>, Fault> {
     let stream = run.stream_id;
-    let body =
-        cx.engine.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
+    let body = cx.engine.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
     let echo = Echo::of(cx, &String::from_utf8_lossy(&body));
     let whole = fold::so_far(cx, run, &echo.offered).await?;
     let output = items(stream, &whole.transcript, echo.form(), "completed");

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::NAME;
 use crate::face::repeats::KEY;
-use capstan_engine::ask::decoded_body_hash;
+use capstan_engine::ask::Canonical;
 
 /// The headers that distinguish clients.
 const CLIENT: [&str; 2] = ["session-id", "thread-id"];
@@ -35,37 +35,33 @@ pub(super) fn client(parts: &Parts) -> Option<String> {
 
 /// The hash of a client and its question. Members about the sending do not count.
 pub(super) fn of_members(client: &str, members: &Map<String, Value>) -> [u8; 32] {
-    let question = |(name, value): (&String, &Value)| {
-        let value = match name.as_str() {
-            ABOUT_SENDING => ids_of_question(value),
-            "input" => without_empty(value),
-            _ => value.clone(),
-        };
-        (name.clone(), value)
-    };
-    decoded_body_hash(&members.iter().map(question).collect(), Some(client), NAME)
+    let mut form = Canonical::default();
+    form.object(members, |form, name, value| match name {
+        ABOUT_SENDING => ids_of_question(form, value),
+        "input" => without_empty(form, value),
+        _ => form.value(value),
+    });
+    form.hash(Some(client), NAME)
 }
 
-fn ids_of_question(metadata: &Value) -> Value {
+fn ids_of_question(form: &mut Canonical, metadata: &Value) {
     let ids = OF_QUESTION.iter().filter_map(|name| Some((*name, metadata.get(*name)?)));
-    let ids = ids.filter(|(_, id)| **id != "").map(|(name, id)| (name.to_owned(), id.clone()));
-    ids.collect::<Map<_, _>>().into()
+    form.object(ids.filter(|(_, id)| **id != ""), |form, _, id| form.value(id));
 }
 
-/// Items without members that say nothing. A WebSocket connection composes a request from the items
-/// that it sent. A client that connects again leaves such members out.
-fn without_empty(value: &Value) -> Value {
+/// Writes items without members that say nothing. A WebSocket connection composes a request from
+/// the items that it sent. A client that connects again leaves such members out.
+fn without_empty(form: &mut Canonical, value: &Value) {
     match value {
-        Value::Array(items) => items.iter().map(without_empty).collect(),
+        Value::Array(items) => form.array(items, without_empty),
         Value::Object(members) => {
             let counts = |(name, value): &(&String, &Value)| {
                 !value.is_null() && !NOT_SENT_BACK.contains(&name.as_str())
             };
             let kept = members.iter().filter(counts);
-            let kept = kept.map(|(name, value)| (name.clone(), without_empty(value)));
-            kept.collect::<Map<_, _>>().into()
+            form.object(kept, |form, _, value| without_empty(form, value));
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => form.value(value),
     }
 }
 

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use http::request::Parts;
 use serde_json::{Map, Value};
 
@@ -15,6 +14,7 @@ use super::{NAME, Responses, fold, repeat_hash};
 use crate::face::FaceContext;
 use crate::face::repeats::{self, ReaderGuardSlot};
 use crate::identity::caller::Caller;
+use capstan_engine::ask::RequestBody;
 use capstan_engine::cpu_offload;
 use capstan_journal::Run;
 
@@ -23,7 +23,7 @@ const MOST: usize = 64;
 
 /// A request for the rest of an answer, rewritten as the request for all of it.
 pub(super) struct Resumed {
-    pub(super) body: Bytes,
+    pub(super) body: RequestBody,
     pub(super) hash: [u8; 32],
     pub(super) place: Place,
 }
@@ -67,13 +67,13 @@ async fn find_rest(
     parts: &Parts,
     mut question: Question,
 ) -> Option<Resumed> {
-    let may_repeat = |run: &Run| face.sent_answers.may_repeat(run, parts);
+    let may_repeat = |run: &Run| face.sent_answers.may_repeat(cx, run, parts);
     loop {
         let hash = question.hash();
         let found = repeats::repeated(cx, &caller.tenant, parts, hash, NAME, &may_repeat).await;
         if let Some(run) = found.ok()? {
             if let Some(seen) = sent_ids(cx, &run, &question.seen).await {
-                let body = question.into_body()?;
+                let body = question.into_body();
                 return Some(Resumed { body, hash, place: Place { key: run.key, seen } });
             }
             parts.extensions.get::<ReaderGuardSlot>().map(ReaderGuardSlot::release);
@@ -94,10 +94,11 @@ pub(super) struct Question {
 
 impl Question {
     /// Reads a request; `None` if it has a key, names no session, or is no object.
-    pub(super) fn read(parts: &Parts, body: &[u8]) -> Option<Self> {
+    pub(super) fn read(parts: &Parts, body: &RequestBody) -> Option<Self> {
         let client = repeat_hash::client(parts)?;
-        let members = serde_json::from_slice(body).ok()?;
-        Some(Self { client, members, size: body.len(), seen: Vec::new() })
+        let members =
+            cpu_offload::run(body.size(), || serde_json::from_slice(body.bytes())).ok()?;
+        Some(Self { client, members, size: body.size(), seen: Vec::new() })
     }
 
     /// Whether a streamed request ends with an item that an answer may have sent.
@@ -123,8 +124,8 @@ impl Question {
         Some(self)
     }
 
-    fn into_body(self) -> Option<Bytes> {
-        serde_json::to_vec(&self.members).ok().map(Bytes::from)
+    fn into_body(self) -> RequestBody {
+        cpu_offload::run(self.size, || Value::Object(self.members).into())
     }
 }
 
@@ -144,7 +145,7 @@ async fn sent_ids(cx: &FaceContext, run: &Run, seen: &[Value]) -> Option<Seen> {
     if seen.is_empty() {
         return Some(Seen::default());
     }
-    let body = cx.engine.journal.store().body(run.stream_id).await.ok()??;
+    let body = cx.engine.store().body(run.stream_id).await.ok()??;
     let echo = Echo::of(cx, std::str::from_utf8(&body).ok()?);
     let so_far = fold::so_far(cx, run, &echo.offered).await.ok()?;
     so_far.encode(|it| {
@@ -194,8 +195,8 @@ mod tests {
 
     fn question(input: &Value) -> Option<Question> {
         let head = http::Request::builder().header("session-id", "s").body(()).unwrap();
-        let body = json!({ "stream": true, "input": input }).to_string();
-        let question = Question::read(&head.into_parts().0, body.as_bytes());
+        let body = json!({ "stream": true, "input": input }).into();
+        let question = Question::read(&head.into_parts().0, &body);
         question.filter(Question::ends_with_answer)
     }
 

@@ -119,7 +119,7 @@ impl About {
     async fn present(&self, run: &Run) -> Result<Response, Fault> {
         let echo = echo_of(&self.cx, run).await?;
         let whole = fold::so_far(&self.cx, run, &echo.offered).await?;
-        let exposure = self.cx.engine.settings.exposure;
+        let exposure = self.cx.engine.settings().exposure;
         let mut response =
             whole.encode(|whole| Json(ResponseObject::of(whole, &echo, exposure)).into_response());
         reader::name_stream(run, &mut response);
@@ -199,13 +199,12 @@ async fn input_items(about: About) -> Result<Response, Refusal> {
     let listed = async {
         let params: PageParams = query::parse(&about.parts.uri)?;
         let run = about.run().await?;
-        let body =
-            about.cx.engine.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
-        let (limiter, body) = (&about.cx.engine.limiter, body.unwrap_or_default());
+        let body = about.cx.engine.store().body(run.stream_id).await.map_err(journal_fault)?;
+        let (engine, body) = (&about.cx.engine, body.unwrap_or_default());
         // The body, its items, and the answer's text.
-        let mut load = limiter.load(&run.tenant);
-        load.grow(body.len().saturating_mul(3), &about.cx.engine.settings.limits)?;
-        let _begun = limiter.cpu_offload.begin(&run.tenant, body.len()).await;
+        let mut load = engine.reserve(&run.tenant);
+        load.grow(body.len().saturating_mul(3))?;
+        let _begun = engine.cpu_offload().begin(&run.tenant, body.len()).await;
         let page = cpu_offload::run(body.len(), || ItemPage::of(run.stream_id, &body, &params))?;
         accounted_body::json(&page, load)
     };
@@ -215,14 +214,14 @@ async fn input_items(about: About) -> Result<Response, Refusal> {
 const POST: Row = Row {
     tag: &TAG,
     summary: "Create a response",
-    says: "OpenAI's Responses with an agent as the model. Any response can be read again and read \
-     on, not only one in the background, for as long as \
-        retention keeps it; its run goes on if the connection ends.",
+    says: "OpenAI's Responses with an agent as the model. Any response can be read again and \
+     resumed, not only one in the background, until retention erases it. Its run continues if the \
+     connection ends.",
     headers: &[&KEY, &EVENTS],
     body: Some(&create::REQUEST),
     answers: &[Answer {
         headers: &[&openapi::STREAM_ID],
-        ..Answer::ok("The response, or its events if `stream` is true.", TOLD)
+        ..Answer::ok("The response, or its events if `stream` is true.", RESPONSE_OR_EVENTS)
     }],
     faults: &[
         FaultKind::InvalidRequest,
@@ -236,20 +235,20 @@ const POST: Row = Row {
     ..Row::NONE
 };
 
-const TOLD: &[Content] =
+const RESPONSE_OR_EVENTS: &[Content] =
     &[Content::Json(model::<ResponseObject<'_>>), Content::Events(model::<ResponseEvent>)];
 
 const GET: Row = Row {
     tag: &TAG,
     summary: "Look up a response",
-    says: "As it stands, or as events from any place on: `starting_after` is the number of the \
-     last event that was received.",
+    says: "The present state, or the events after any position: `starting_after` is the number of \
+     the last received event.",
     places: &[&ID],
     headers: &[&EVENTS],
     query: Some(LookParams::json_schema),
     answers: &[Answer {
         headers: &[&openapi::STREAM_ID],
-        ..Answer::ok("The response, or its events.", TOLD)
+        ..Answer::ok("The response, or its events.", RESPONSE_OR_EVENTS)
     }],
     faults: ABOUT,
     refusals: Some(&REFUSALS),
@@ -259,12 +258,12 @@ const GET: Row = Row {
 const CANCEL: Row = Row {
     tag: &TAG,
     summary: "Cancel a response",
-    says: "Answers when its run is stopped. One that is over stays as it is.",
+    says: "Answers when the run has stopped. A response that has ended does not change.",
     places: &[&ID],
     answers: &[Answer {
         headers: &[&openapi::STREAM_ID],
         ..Answer::ok(
-            "The response as it stands now.",
+            "The response in its present state.",
             &[Content::Json(model::<ResponseObject<'_>>)],
         )
     }],
@@ -277,9 +276,9 @@ const CANCEL: Row = Row {
 const DELETE: Row = Row {
     tag: &TAG,
     summary: "Erase a response",
-    says: "Its run is stopped if it is under way; its stream and its turn are erased for good.",
+    says: "Stops the run if it is open, and erases its stream and its turn for good.",
     places: &[&ID],
-    answers: &[Answer::ok("What is left of it.", &[Content::Json(model::<Deleted>)])],
+    answers: &[Answer::ok("The erased response.", &[Content::Json(model::<Deleted>)])],
     faults: ABOUT,
     refusals: Some(&REFUSALS),
     does: Does::This(Operation::Purge),
@@ -288,8 +287,8 @@ const DELETE: Row = Row {
 
 const INPUT_ITEMS: Row = Row {
     tag: &TAG,
-    summary: "List what a response was asked with",
-    says: "The items of its own request, newest first unless asked for otherwise.",
+    summary: "List the input items of a response",
+    says: "The items of its own request, newest first unless the request has another order.",
     places: &[&ID],
     query: Some(PageParams::json_schema),
     answers: &[Answer::ok("A page of items.", &[Content::Json(model::<ItemPage>)])],

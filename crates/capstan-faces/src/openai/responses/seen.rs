@@ -12,6 +12,10 @@ impl Seen {
         Self(Arc::new(ids))
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn has(&self, id: &str) -> bool {
         self.0.contains(id)
     }

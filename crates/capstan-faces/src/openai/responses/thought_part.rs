@@ -5,14 +5,14 @@ use serde_json::{Map, Value};
 /// A part that began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ThoughtPart {
-    /// The event that brings pieces of its text.
+    /// The type of the event with a piece of its text.
     pub(super) delta: String,
     pub(super) index: u64,
 }
 
-/// The event that begins a part of a summary.
+/// The type of the event that begins a part of a summary.
 pub(super) const SUMMARY_PART: &str = "response.reasoning_summary_part.added";
-/// The event that brings a piece of a summary.
+/// The type of the event with a piece of a summary.
 pub(super) const SUMMARY: &str = "response.reasoning_summary_text.delta";
 
 impl Default for ThoughtPart {
@@ -37,7 +37,7 @@ impl ThoughtPart {
         self.delta == SUMMARY
     }
 
-    /// The event that brings its whole text.
+    /// The type of the event with its whole text.
     pub(super) fn done(&self) -> String {
         self.delta.strip_suffix("delta").unwrap_or_default().to_owned() + "done"
     }
@@ -65,12 +65,12 @@ impl ThoughtParts {
         self.0.push(Placed { seq, at, part });
     }
 
-    /// Drops what began after a packet.
+    /// Drops parts that began after a packet.
     pub(super) fn reset(&mut self, after: u64) {
         self.0.retain(|placed| placed.seq <= after);
     }
 
-    /// The part that is being written.
+    /// The part that is written now.
     pub(super) fn last(&self) -> Option<&ThoughtPart> {
         self.0.last().map(|placed| &placed.part)
     }

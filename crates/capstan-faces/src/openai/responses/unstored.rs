@@ -21,7 +21,7 @@ pub(super) const NAME: &str = "openai:unstored";
 const READABLE: Duration = Duration::from_secs(600);
 /// The number of runs that are erased before other tasks get their turn.
 const PAGE: usize = 256;
-/// The most tenants that are remembered beside the configured ones.
+/// The most tenants that are remembered in addition to the configured ones.
 const MOST: usize = 10_000;
 
 /// Tenants that have used `store: false` since the start. Tokens may name tenants that are not
@@ -67,7 +67,6 @@ async fn erase_of(cx: &FaceContext, tenant: &str) -> Result<(), Fault> {
     loop {
         let found = cx
             .engine
-            .journal
             .store()
             .named(Named { tenant, kind: NameKind::Chat, name: NAME, before, limit: PAGE })
             .await;
@@ -81,7 +80,7 @@ async fn erase_of(cx: &FaceContext, tenant: &str) -> Result<(), Fault> {
 }
 
 fn is_due(cx: &FaceContext, run: &Run) -> bool {
-    run.closed_at.is_some_and(|closed| between(closed, cx.engine.wall.now()) >= READABLE)
+    run.closed_at.is_some_and(|closed| between(closed, cx.engine.now()) >= READABLE)
 }
 
 #[cfg(test)]
@@ -99,34 +98,28 @@ mod tests {
         let clock = Clock::by_hand();
         let journal =
             Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
-        let cx = FaceContext::of_engine(Engine::builder(journal).clock(clock.clone()).build());
+        let cx =
+            FaceContext::of_engine(Engine::builder(journal.clone()).clock(clock.clone()).build());
         let claim = |key: &str, chat: Option<&str>| Claim {
             chat: chat.map(str::to_owned),
-            ..Claim::new(LOCAL, key, Uuid::now_v7(), cx.engine.wall.now())
+            ..Claim::new(LOCAL, key, Uuid::now_v7(), cx.engine.now())
         };
         let mut runs = Vec::new();
         for claim in [claim("a", Some(NAME)), claim("b", None), claim("c", Some(NAME))] {
-            runs.push(cx.engine.journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run);
+            runs.push(journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run);
         }
         for run in &runs[..2] {
-            let to = Run {
-                state: RunState::Closed,
-                closed_at: Some(cx.engine.wall.now()),
-                ..run.clone()
-            };
+            let to =
+                Run { state: RunState::Closed, closed_at: Some(cx.engine.now()), ..run.clone() };
             assert!(
-                cx.engine
-                    .journal
-                    .transition((RunState::Running, 1), to, Vec::new(), None)
-                    .await
-                    .unwrap()
+                journal.transition((RunState::Running, 1), to, Vec::new(), None).await.unwrap()
             );
         }
         let stored = async || {
             erase(&cx, &Tenants::default()).await;
             let mut stored = Vec::new();
             for run in &runs {
-                stored.push(cx.engine.journal.store().run(run.stream_id).await.unwrap().is_some());
+                stored.push(cx.engine.store().run(run.stream_id).await.unwrap().is_some());
             }
             stored
         };

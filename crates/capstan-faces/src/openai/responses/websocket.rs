@@ -38,7 +38,7 @@ use crate::refusal::{Refusal, RequestId};
 /// connection may last for hours.
 const BUFFER: usize = 8 * 1024;
 
-/// Opens a connection, or refuses it in a way that makes clients post.
+/// Opens a connection. A refusal makes clients use POST.
 pub(super) async fn open(
     face: Arc<Responses>,
     cx: FaceContext,
@@ -47,7 +47,8 @@ pub(super) async fn open(
 ) -> Result<Response, Refusal> {
     let mut parts = request.into_parts().0;
     if !header_lists(&parts.headers, header::UPGRADE.as_str(), "websocket") {
-        // A proxy that forwards no upgrades removes the header, but not the key of the handshake.
+        // A proxy that does not forward upgrades removes the header, but not the key of the
+        // handshake.
         if parts.headers.contains_key(header::SEC_WEBSOCKET_KEY) {
             return Ok(no_websocket());
         }
@@ -56,13 +57,13 @@ pub(super) async fn open(
     if !face.has_websocket {
         return Ok(no_websocket());
     }
-    if cx.engine.draining.is_cancelled() {
+    if cx.engine.is_draining() {
         let fault = Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0);
         return Err(refused(&cx, &face, &parts, fault));
     }
-    let limits = &cx.engine.settings.limits;
+    let limits = &cx.engine.settings().limits;
     // A connection counts as an open response, even if it is idle.
-    let slot = cx.engine.limiter.take_reader(&caller.tenant, limits);
+    let slot = cx.engine.take_reader(&caller.tenant);
     let slot = slot.map_err(|fault| refused(&cx, &face, &parts, fault))?;
     let head = head_of(&parts, &caller);
     let Ok(upgrade) = WebSocketUpgrade::from_request_parts(&mut parts, &()).await else {
@@ -84,7 +85,7 @@ pub(super) async fn open(
     }))
 }
 
-/// Headers of the handshake that no request of the connection gets.
+/// Headers of the handshake that the requests of the connection do not get.
 const OF_HANDSHAKE: [HeaderName; 9] = [
     header::CONNECTION,
     header::UPGRADE,
@@ -106,14 +107,14 @@ fn head_of(handshake: &Parts, caller: &Caller) -> Parts {
     head.headers = kept.map(|(name, value)| (name.clone(), value.clone())).collect::<HeaderMap>();
     head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     head.extensions.insert(caller.clone());
-    let told = &handshake.extensions;
-    told.get::<RequestId>().cloned().map(|id| head.extensions.insert(id));
-    told.get::<ConnectInfo<SocketAddr>>().copied().map(|peer| head.extensions.insert(peer));
+    let extensions = &handshake.extensions;
+    extensions.get::<RequestId>().cloned().map(|id| head.extensions.insert(id));
+    extensions.get::<ConnectInfo<SocketAddr>>().copied().map(|peer| head.extensions.insert(peer));
     head
 }
 
-/// The answer where WebSockets are switched off, or do not get through a proxy. Clients that get it
-/// post at once.
+/// The response where WebSockets are switched off or a proxy blocks them. Clients then use POST at
+/// once.
 fn no_websocket() -> Response {
     let error = json!({ "error": {
         "message": "There is no WebSocket at /v1/responses here: send a POST.",
@@ -137,12 +138,11 @@ fn refused(cx: &FaceContext, face: &Responses, parts: &Parts, fault: Fault) -> R
 pub(super) const ROW: Row = Row {
     tag: &TAG,
     summary: "Open a WebSocket for responses",
-    says: "Each text frame `{\"type\": \"response.create\", …}` is a request as it is posted, one \
-     at a time; each event of its answer comes back as a text frame. `previous_response_id` may \
-     name the last answer of the connection, whether it is stored or not. `generate: false` \
-     starts no run: the connection only remembers the input. A refusal is a frame of type `error` \
-     with `status`, `error` and `headers`. Without the header `Upgrade` this is no method of the \
-     path.",
+    says: "Each text frame `{\"type\": \"response.create\", …}` is handled like a POST with that \
+     body, one at a time. Each event of the answer is a text frame. `previous_response_id` may \
+     name the last answer of the connection, stored or not. `generate: false` starts no run: the \
+     connection only remembers the input. A refusal is a frame of type `error` with `status`, \
+     `error` and `headers`. Without the header `Upgrade` the path has no such method.",
     answers: &[
         Answer { status: 101, says: "The connection is a WebSocket.", ..Answer::ok("", &[]) },
         Answer {

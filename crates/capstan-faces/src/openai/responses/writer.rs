@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::super::errors::ApiError;
-use super::super::output::{Offered, Said};
+use super::super::output::{ClientEvent, Offered};
 use super::answer::{Answer, Change, Entry, What};
 use super::fold;
 use super::item::{Item, Summary, TextPart, entry_id, is_late, is_streamed, item};
@@ -71,10 +71,14 @@ pub(super) struct ResponsesWriter {
     /// The number of items with an index.
     sent: u32,
     changes: Vec<Change>,
+    beside: Vec<Members>,
 }
 
-/// The options of one reader.
-#[derive(Debug, Default)]
+/// Members that the provider's event of a type has, for the next event of this type.
+type Members = Map<String, Value>;
+
+/// The options of one response.
+#[derive(Default)]
 pub(super) struct ViewOptions {
     /// The last event that the reader has.
     pub(super) after: Option<u64>,
@@ -82,7 +86,7 @@ pub(super) struct ViewOptions {
     pub(super) seen: Seen,
     /// The reader also gets events that OpenAI does not have.
     pub(super) has_all_events: bool,
-    /// Packets that a later attempt took back.
+    /// Packets that a later attempt has reset.
     pub(super) taken_back: TakenBack,
     /// Records that the response was sent to its end.
     pub(super) sent_answer: Option<SentAnswer>,
@@ -102,6 +106,7 @@ impl ResponsesWriter {
             indices: Vec::new(),
             sent: 0,
             changes: Vec::new(),
+            beside: Vec::new(),
         }
     }
 
@@ -109,14 +114,37 @@ impl ResponsesWriter {
     fn write(&mut self, kind: &str, body: &impl Serialize, out: &mut Vec<u8>) {
         let number = self.next;
         self.next += 1;
+        let body = serde_json::to_string(body).unwrap_or_default();
+        let body = if self.beside.is_empty() { body } else { self.with_beside(kind, body) };
         if self.options.after.is_some_and(|after| number <= after) {
             return;
         }
-        let body = serde_json::to_string(body).unwrap_or_default();
         let members = body.strip_prefix('{').unwrap_or("}");
         let comma = if members == "}" { "" } else { "," };
         let event = format!("{{\"type\":\"{kind}\",\"sequence_number\":{number}{comma}{members}");
         sse::encode_json(None, Some(kind), &event, out);
+    }
+
+    /// Stores members for the next event of their type and part.
+    fn put_beside(&mut self, members: Members) {
+        let place = |of: &Members| ["type", PARTS[0], PARTS[1]].map(|name| of.get(name).cloned());
+        self.beside.retain(|known| place(known) != place(&members));
+        self.beside.push(members);
+    }
+
+    /// Adds the members that the provider's event has.
+    fn with_beside(&mut self, kind: &str, body: String) -> String {
+        let Ok(Value::Object(mut event)) = serde_json::from_str(&body) else { return body };
+        let is_of = |of: &Members| {
+            let is_part =
+                |name: &str| event.get(name).zip(of.get(name)).is_none_or(|(own, of)| own == of);
+            of.get("type").is_some_and(|of| of == kind) && PARTS.iter().all(|name| is_part(name))
+        };
+        let Some(at) = self.beside.iter().position(is_of) else { return body };
+        let mut members = self.beside.remove(at);
+        members.remove("type");
+        merge(&mut event, members);
+        Value::Object(event).to_string()
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) {
@@ -134,21 +162,21 @@ impl ResponsesWriter {
             return None;
         }
         if let Payload::Event(raw) = &packet.payload {
-            match Said::of(raw) {
+            match ClientEvent::of(raw) {
                 // Clients of Responses cannot take text back.
-                Said::Reset(_) => return Some(End::Diverged),
-                Said::Other if !raw.get().contains(NATIVE) => {
+                ClientEvent::Reset(_) => return Some(End::Diverged),
+                ClientEvent::Other if !raw.get().contains(NATIVE) => {
                     self.write_own("capstan.event", &OwnEvent { event: raw }, out);
                 }
-                Said::Block(_)
-                | Said::Thought(_)
-                | Said::Citations(_)
-                | Said::Call { .. }
-                | Said::Arguments { .. }
-                | Said::End { .. }
-                | Said::Result { .. }
-                | Said::Interrupt(_)
-                | Said::Other => {}
+                ClientEvent::Block(_)
+                | ClientEvent::Thought(_)
+                | ClientEvent::Citations(_)
+                | ClientEvent::Call { .. }
+                | ClientEvent::Arguments { .. }
+                | ClientEvent::End { .. }
+                | ClientEvent::Result { .. }
+                | ClientEvent::Interrupt(_)
+                | ClientEvent::Other => {}
             }
         }
         let mut changes = std::mem::take(&mut self.changes);
@@ -193,6 +221,7 @@ impl ResponsesWriter {
             Change::Done(at) => self.end_item(at, "in_progress", out),
             Change::Part(at) => self.begin_thoughts(at, out),
             Change::Event(at, event) => self.native_event(at, event, out),
+            Change::Beside(members) => self.put_beside(members),
         }
     }
 
@@ -236,7 +265,8 @@ impl ResponsesWriter {
         }
     }
 
-    /// The beginning of a part of a reasoning item. A text that is no summary has no event for it.
+    /// Writes the beginning of a part of a reasoning item. OpenAI has no such event for a text that
+    /// is no summary.
     fn begin_thoughts(&mut self, at: usize, out: &mut Vec<u8>) {
         let Some((index, entry)) = self.index(at).zip(self.answer.items.get(at)) else { return };
         let Some(part) = entry.thoughts.last().filter(|part| part.is_summary()) else { return };
@@ -383,7 +413,8 @@ impl ResponsesWriter {
         }
     }
 
-    /// Writes an error: flat, as documented, and nested, because both SDKs raise only then.
+    /// Writes an error: at the top level, as documented, and nested, because both SDKs raise only
+    /// then.
     fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
         let error = ApiError::of(fault, self.exposure);
         let body = json!({ "code": error.code, "message": error.message, "param": error.param,
@@ -444,6 +475,22 @@ impl ResponsesWriter {
             self.begin_item(at, out);
             self.text(at, 0, out);
             self.end_item(at, status, out);
+        }
+    }
+}
+
+/// The members that name a part of an item.
+const PARTS: [&str; 2] = ["summary_index", "content_index"];
+
+/// Adds members to an event and to the objects within it. What the gateway says stays.
+fn merge(event: &mut Members, members: Members) {
+    for (name, value) in members {
+        match (event.get_mut(&name), value) {
+            (Some(Value::Object(known)), Value::Object(members)) => merge(known, members),
+            (Some(_), _) => {}
+            (None, value) => {
+                event.insert(name, value);
+            }
         }
     }
 }
@@ -597,7 +644,7 @@ impl FaceWriter for ResponsesWriter {
     fn caught_up(&mut self, _: &FaceContext, state: RunState, _: ViewerKind) -> BodyStep {
         match state {
             RunState::Running | RunState::Waiting => BodyStep::Write(Bytes::new()),
-            // The reader would have got the end of the run.
+            // The reader would have received the end of the run.
             RunState::Closed => BodyStep::Cut,
         }
     }

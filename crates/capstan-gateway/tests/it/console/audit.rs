@@ -26,7 +26,7 @@ impl io::Write for Log {
 }
 
 #[tokio::test]
-async fn whoever_looks_at_what_was_said_and_whatever_is_done_is_on_the_record() {
+async fn reads_of_content_and_actions_are_in_the_audit() {
     let log = Log::default();
     let writer = log.clone();
     let lines =

@@ -20,7 +20,7 @@ async fn next_event(body: &mut Response) -> (String, Value) {
 }
 
 #[tokio::test]
-async fn what_happens_is_told_as_it_happens_to_those_who_may_see_it() {
+async fn events_are_sent_live_to_visitors_who_may_see_them() {
     let server = start(settings()).await;
     let listen = async |key: &str| send(&server, "GET", "/v1/console/events", Some(key)).await;
     let (mut of_all, mut of_b) = (listen("looker").await, listen("key-b").await);

@@ -8,7 +8,7 @@ use crate::common::start_on;
 use crate::console::{json, run_as, send, settings};
 
 #[tokio::test]
-async fn a_console_that_idles_asks_the_store_for_nothing() {
+async fn an_idle_console_does_not_query_the_store() {
     let store = OddStore::new().shared();
     let server = start_on(store.journal(), settings()).await;
     run_as(&server, "key-a", "/fault context_length_exceeded").await;

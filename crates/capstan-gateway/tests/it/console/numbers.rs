@@ -62,7 +62,7 @@ async fn numbers_add_up_to_what_happened() {
 }
 
 #[tokio::test]
-async fn what_was_counted_by_the_hour_outlives_the_process() {
+async fn hourly_counts_outlive_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
     let gateway = || Gateway::new(disk(&path)).agent("demo", demo());
@@ -91,7 +91,7 @@ async fn what_was_counted_by_the_hour_outlives_the_process() {
 }
 
 #[tokio::test]
-async fn a_run_that_waits_for_too_long_needs_somebody() {
+async fn a_run_that_waits_too_long_needs_attention() {
     let server = serve_gateway(Gateway::new(journal()).agent("demo", demo())).await;
     let response = server.post(&ask("/flaky 1 --wait 6")).await;
     let stream = stream_of(&response);

@@ -8,7 +8,7 @@ use crate::console::runs::limits_of_one_request;
 use crate::console::{json, run_as, send, settings};
 
 #[tokio::test]
-async fn what_the_console_itself_was_refused_is_found_but_is_no_fault() {
+async fn the_consoles_own_refusals_are_found_but_not_counted() {
     let server = start(settings()).await;
     for (path, key, status) in [
         ("/v1/console/me", None, 401),
@@ -32,7 +32,7 @@ async fn what_the_console_itself_was_refused_is_found_but_is_no_fault() {
 }
 
 #[tokio::test]
-async fn a_refusal_tells_when_to_come_back_if_its_request_was_told() {
+async fn a_refusal_in_the_console_has_its_retry_after() {
     let server = start(Settings { limits: limits_of_one_request(), ..Settings::default() }).await;
     let find = async |q: &str| json(&server, &format!("/v1/console/find?q={q}"), None).await;
     server.post(&ask("/tokens 1")).await.bytes().await.unwrap();
@@ -45,7 +45,7 @@ async fn a_refusal_tells_when_to_come_back_if_its_request_was_told() {
 }
 
 #[tokio::test]
-async fn whoever_is_refused_what_was_said_by_the_setting_is_told_so() {
+async fn a_visitor_learns_that_the_setting_hides_content() {
     let console =
         ConsoleSettings { content: Some(ContentRule::Never), ..ConsoleSettings::default() };
     let server = start(Settings { console, ..settings() }).await;

@@ -254,7 +254,7 @@ const ROUTES: [(&str, &str, Wants); 19] = [
 ];
 
 #[tokio::test]
-async fn every_route_asks_for_the_right_that_it_wants() {
+async fn every_route_checks_its_right() {
     let server = start(settings()).await;
     let who = [
         ("looker", &[Wants::Nothing][..]),

@@ -8,7 +8,7 @@ use crate::common::{self, all, ask, ask_in, demo, disk, problem, serve_gateway, 
 use crate::console::{SECRET, ids, json, run, send};
 
 #[tokio::test]
-async fn a_run_is_told_with_all_attempts_what_its_fault_means_and_what_to_do() {
+async fn a_runs_page_has_all_attempts_and_explains_its_fault() {
     let server = start(Settings::default()).await;
     let healed = run(&server, "/flaky 1", &[("x-request-id", "ticket-7")]).await;
     let told = json(&server, &format!("/v1/console/runs/{healed}"), None).await;
@@ -18,6 +18,8 @@ async fn a_run_is_told_with_all_attempts_what_its_fault_means_and_what_to_do() {
     assert!(attempts[0]["fault"].is_string() && attempts[0]["fault_title"].is_string());
     assert!(attempts[0]["began_at"].is_string() && attempts[0]["ended_at"].is_string());
     assert!(attempts[1].get("fault").is_none());
+    assert_eq!(attempts[1]["continued_by"], "comparison");
+    assert!(attempts[0].get("continued_by").is_none());
     assert!(told.get("fault").is_none(), "it was healed: {told}");
     assert!(told["sentence"].as_str().unwrap().starts_with("Done in attempt 2"), "{told}");
     assert_eq!(told["request_id"], "ticket-7");
@@ -64,7 +66,7 @@ async fn others_with_the_same_fault_are_counted_across_restarts() {
 }
 
 #[tokio::test]
-async fn runs_are_listed_by_what_people_ask_for_and_a_page_says_how_far_it_looked() {
+async fn runs_are_listed_by_filters_with_the_range_searched() {
     let server = start(Settings::default()).await;
     let done = run(&server, "/tokens 3", &[]).await;
     let healed = run(&server, "/flaky 1", &[]).await;
@@ -157,7 +159,7 @@ pub(super) fn limits_of_one_request() -> capstan_gateway::Limits {
 }
 
 #[tokio::test]
-async fn a_download_is_what_a_viewer_was_sent_and_marks_tell_no_word_of_it() {
+async fn a_download_equals_the_stream_and_marks_have_no_content() {
     let server = start(Settings::default()).await;
     let stream = run(&server, &format!("/echo {SECRET}"), &[]).await;
     let watched = server.get(&format!("/v1/streams/{stream}")).await.bytes().await.unwrap();

@@ -11,7 +11,7 @@ fn story_of(bug: &str) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "model::whatever_happens_every_viewer_sees_the_same_stream_to_its_end",
+            "model::every_viewer_sees_the_same_stream_under_any_schedule",
             "--nocapture",
         ])
         .env("CAPSTAN_BUG", bug)

@@ -43,7 +43,7 @@ const MET: [&str; 9] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn whatever_becomes_of_gateways_every_viewer_sees_the_same_stream_to_its_end() {
+async fn every_viewer_of_a_cluster_sees_the_same_stream() {
     let one = number::<u64>("CAPSTAN_SEED");
     let seeds =
         one.map_or(0..number("CAPSTAN_CLUSTER_SEEDS").unwrap_or(SEEDS), |seed| seed..seed + 1);

@@ -67,15 +67,15 @@ impl<T: Fold> Collected<T> {
 
 /// Collects a run until it ends, or until it waits for its client.
 pub async fn collect_to_end<T: Fold>(cx: &FaceContext, run: &Run) -> Result<Collected<T>, Fault> {
-    let mut reader = cx.engine.journal.reader_of(run, 0);
+    let mut reader = cx.engine.reader_of(run, 0);
     let mut collector = Collector::new(cx, run);
     let state = loop {
         let step = tokio::select! {
             step = reader.next() => step.map_err(journal_fault)?,
-            () = cx.engine.broken.cancelled() => {
+            () = cx.engine.until_broken() => {
                 return Err(Fault::new(FaultKind::JournalUnavailable));
             }
-            () = cx.engine.closing.cancelled() => {
+            () = cx.engine.until_closing() => {
                 return Err(Fault::new(FaultKind::RunInterrupted).with_retry_after(1.0));
             }
         };
@@ -96,7 +96,7 @@ pub async fn collect_so_far<T: Fold>(cx: &FaceContext, run: &Run) -> Result<Coll
     let (run, mut after) = (current(cx, run).await?, 0);
     let mut collector = Collector::new(cx, &run);
     while after < run.last_seq {
-        let frames = cx.engine.journal.store().read(run.stream_id, after, STEP.0, STEP.1).await;
+        let frames = cx.engine.store().read(run.stream_id, after, STEP.0, STEP.1).await;
         let frames = frames.map_err(journal_fault)?;
         let Some(last) = frames.last() else { break };
         after = last.seq;
@@ -119,18 +119,18 @@ struct Collector<'a, T> {
 
 impl<'a, T: Fold> Collector<'a, T> {
     fn new(cx: &'a FaceContext, run: &Run) -> Self {
-        let load = cx.engine.limiter.load(&run.tenant);
+        let load = cx.engine.reserve(&run.tenant);
         Self { cx, stream: run.stream_id, transcript: T::default(), bytes: 0, load }
     }
 
     fn add(&mut self, frames: &Frames) -> Result<(), Fault> {
-        let limits = &self.cx.engine.settings.limits;
+        let limits = &self.cx.engine.settings().limits;
         let more = frames.size();
         self.bytes = self.bytes.saturating_add(more);
         if self.bytes > limits.whole_bytes {
             return Err(too_large(self.stream, limits.whole_bytes));
         }
-        self.load.grow(more.saturating_mul(COPIES), limits)?;
+        self.load.grow(more.saturating_mul(COPIES))?;
         for packet in frames.iter().filter_map(sse::decode_packet) {
             self.transcript.add(&packet);
         }
@@ -153,7 +153,7 @@ fn too_large(stream: Uuid, most: usize) -> Fault {
 }
 
 async fn current(cx: &FaceContext, run: &Run) -> Result<Run, Fault> {
-    let found = cx.engine.journal.store().run(run.stream_id).await.map_err(journal_fault)?;
+    let found = cx.engine.store().run(run.stream_id).await.map_err(journal_fault)?;
     Ok(found.unwrap_or_else(|| run.clone()))
 }
 
@@ -163,7 +163,10 @@ mod tests {
     use capstan_protocol::{Payload, Timestamp};
 
     use super::*;
-    use capstan_engine::limits::Limiter;
+    use std::sync::Arc;
+
+    use capstan_engine::Engine;
+    use capstan_journal::{Journal, MemoryStore, TailLimits};
 
     #[test]
     fn a_waiting_run_is_no_success_even_if_it_went_on_since() {
@@ -180,7 +183,8 @@ mod tests {
                 payload,
             });
         }
-        let load = Limiter::default().load("t");
+        let journal = Journal::new(Arc::new(MemoryStore::default()), TailLimits::default());
+        let load = Engine::builder(journal).build().reserve("t");
         let collected = Collected { transcript, run, state: RunState::Waiting, load };
         assert_eq!(collected.fault().unwrap().kind(), FaultKind::UpstreamTruncated);
     }

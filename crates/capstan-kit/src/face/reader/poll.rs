@@ -27,23 +27,22 @@ pub struct Batch {
 /// Returns the frames after a packet. If there are none, it waits up to `wait` for some. A waiting
 /// request takes a reader's slot.
 pub async fn poll(cx: &FaceContext, run: &Run, after: u64, wait: Duration) -> Result<Batch, Fault> {
-    let _slot = cx.engine.limiter.take_reader(&run.tenant, &cx.engine.settings.limits)?;
+    let _slot = cx.engine.take_reader(&run.tenant)?;
     let _reading = ReaderGuard::new(&cx.engine, run);
-    let found = cx.engine.journal.store().read_on(run.stream_id, after, MOST.0, MOST.1).await;
+    let found = cx.engine.store().read_on(run.stream_id, after, MOST.0, MOST.1).await;
     let (mut frames, mut last) =
         found.map_err(journal_fault)?.unwrap_or_else(|| (Frames::none(), after));
     if frames.is_empty() && !wait.is_zero() {
         (frames, last) = tokio::select! {
             biased;
             news = news(cx, run, after) => news?,
-            () = cx.engine.ended.cancelled() => (frames, last),
+            () = cx.engine.until_ended() => (frames, last),
             () = tokio::time::sleep(wait) => (frames, last),
         };
     }
     // Read the record after the frames, so that they include the end of a closed run.
     let run = cx
         .engine
-        .journal
         .store()
         .run(run.stream_id)
         .await
@@ -55,7 +54,7 @@ pub async fn poll(cx: &FaceContext, run: &Run, after: u64, wait: Duration) -> Re
 
 /// Waits for the next frames. Returns none if the run has ended.
 async fn news(cx: &FaceContext, run: &Run, after: u64) -> Result<(Frames, u64), Fault> {
-    let mut reader = cx.engine.journal.reader_of(run, after);
+    let mut reader = cx.engine.reader_of(run, after);
     loop {
         match reader.next().await.map_err(journal_fault)? {
             Step::Frames(frames) => return Ok((frames, reader.cursor())),

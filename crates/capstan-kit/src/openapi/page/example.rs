@@ -10,20 +10,20 @@ const BASE: &str = "http://127.0.0.1:8787";
 
 pub(super) fn curl(operation: Operation<'_>) -> String {
     let mut words = vec!["curl".to_owned()];
-    if operation.told["responses"]["200"]["content"].get("text/event-stream").is_some() {
+    if operation.object["responses"]["200"]["content"].get("text/event-stream").is_some() {
         words.push("-N".into());
     }
     if operation.method == "delete" {
         words.push("-X DELETE".into());
     }
     let body =
-        members(&operation.told["requestBody"]["content"]["application/json"]["examples"]).next();
+        members(&operation.object["requestBody"]["content"]["application/json"]["examples"]).next();
     if operation.method == "post" && body.is_none() {
         words.push("-X POST".into());
     }
     words.push(format!("'{BASE}{}'", target(operation)));
     let mut lines = vec![words.join(" ")];
-    if array(&operation.told["security"]).count() > 0 {
+    if array(&operation.object["security"]).count() > 0 {
         lines.push("  -H \"Authorization: Bearer $CAPSTAN_KEY\"".into());
     }
     if let Some((_, example)) = body {

@@ -11,7 +11,7 @@ use super::kind::kind;
 use super::{members, table};
 use crate::html::{escape, inline};
 
-pub(super) fn told(responses: &Value) -> String {
+pub(super) fn section(responses: &Value) -> String {
     let refused: Vec<(&String, &Value)> =
         members(responses).filter(|(status, _)| status.as_str() >= "400").collect();
     let rows: String = refused.iter().map(|(status, response)| rows(status, response)).collect();

@@ -71,6 +71,8 @@ create table capstan.runs (
   -- It ended with questions to its client that have no answer yet.
   has_questions bool not null default false,
   answered_by uuid,
+  -- When the answer was last written completely to a client.
+  sent_at bigint,
   turns_before bigint not null,
   record json not null,
   body bytea not null,

@@ -347,3 +347,27 @@ pub(crate) async fn closed_store_refuses_writes(backend: &Backend) {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(backend.store.read(id, 0, 10, 1000).await.unwrap(), frames(1, 2));
 }
+
+pub(crate) async fn sent_answer_is_recorded_once_its_run_has_ended(backend: &Backend) {
+    let run = backend.start("local").await;
+    let (id, store) = (run.stream_id, &backend.store);
+    let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
+    assert!(!store.mark_sent(Uuid::now_v7(), at(1)).await.unwrap(), "no such run");
+    assert!(!store.mark_sent(id, at(1)).await.unwrap(), "it has not ended");
+    let end = moved(&run, RunState::Closed, 1);
+    let step = Transition::new((RunState::Running, 1), end, frames(1, 2), None);
+    assert!(store.transition(step).await.unwrap());
+    let closed = store.run(id).await.unwrap().unwrap();
+    assert_eq!(closed.sent_at, None);
+    for seconds in [5, 9] {
+        assert!(store.mark_sent(id, at(seconds)).await.unwrap());
+        let marked = store.run(id).await.unwrap().unwrap();
+        assert_eq!(marked, Run { sent_at: Some(at(seconds)), ..closed.clone() });
+    }
+    let listed = store.list("local", None, 10).await.unwrap();
+    assert_eq!(listed[0].sent_at, Some(at(9)));
+    assert_eq!(store.read(id, 0, 100, 1 << 20).await.unwrap(), frames(1, 2));
+    assert!(store.purge(id, at(10)).await.unwrap());
+    assert!(!store.mark_sent(id, at(11)).await.unwrap(), "it is erased");
+    assert_eq!(store.run(id).await.unwrap(), None);
+}

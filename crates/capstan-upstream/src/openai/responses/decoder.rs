@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capstan_agent::Output;
 use capstan_protocol::{Fault, FaultKind};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::event::Event;
+use super::event::{Event, without_empty};
 use crate::api_key::ApiKey;
 use crate::citation;
 use crate::decode::{self, Decode, Step, malformed, member, text, truncated};
@@ -51,6 +51,8 @@ pub struct Decoder {
     has_items: bool,
     /// Items that have begun and are not complete.
     open: BTreeSet<u64>,
+    /// The members of a call or a message that CAP does not have, as it began.
+    begun: BTreeMap<u64, Map<String, Value>>,
     /// The item of them that is reasoning.
     reasoning: Option<u64>,
     is_finished: bool,
@@ -80,7 +82,7 @@ struct ThoughtPart {
 impl ThoughtPart {
     /// The part to which a delta belongs.
     fn of(delta: &'static str, event: &Event<'_>) -> Self {
-        Self { delta, index: event.part_index.unwrap_or(0) }
+        Self { delta, index: event.part_index() }
     }
 
     /// The event that tells a client of the same protocol that this part begins.
@@ -129,6 +131,7 @@ impl Decoder {
         }
         self.last = event.sequence_number.or(self.last);
         let index = event.output_index.unwrap_or(0);
+        self.beside(event, out);
         match json_text::text(event.kind).as_deref() {
             Some(TEXT) => return Ok(self.say(index, event, out)),
             Some(
@@ -172,7 +175,7 @@ impl Decoder {
                 | "response.failed"
                 | "response.cancelled",
             ) => {
-                return self.last(&value(event.response), out).map(|()| Step::Done);
+                return self.read_whole(&value(event.response), out).map(|()| Step::Done);
             }
             Some("error") | None => {
                 let failure =
@@ -189,6 +192,33 @@ impl Decoder {
             }
         }
         Ok(Step::Quiet)
+    }
+
+    /// Sends the members of an event, and of its part, that only a client of the same protocol
+    /// understands. They stand before what CAP has of the event.
+    fn beside(&self, event: &Event<'_>, out: &mut Vec<Output>) {
+        let kind = json_text::text(event.kind).unwrap_or_default();
+        if !self.lane.is_followed() || !has_members_beside(&kind) {
+            return;
+        }
+        let mut members = event.others();
+        if kind.ends_with(".done") {
+            members.remove("logprobs");
+        }
+        let part = event.part_others();
+        if !part.is_empty() && kind != "response.content_part.done" {
+            members.insert("part".into(), part.into());
+        }
+        if members.is_empty() {
+            return;
+        }
+        for (name, index) in
+            [("summary_index", event.summary_index), ("content_index", event.content_index)]
+        {
+            members.extend(index.map(|index| (name.to_owned(), index.into())));
+        }
+        members.insert("type".into(), kind.into());
+        self.lane.event(&json!({ "beside": members }), out);
     }
 
     fn begun(&mut self, response: &Value, out: &mut Vec<Output>) {
@@ -265,6 +295,7 @@ impl Decoder {
             Some(kind @ ("function_call" | "custom_tool_call")) => {
                 self.thoughts.flush(out);
                 self.has_calls = true;
+                self.begun.insert(index, without(item, CALL));
                 if kind == "custom_tool_call" || has_others(item, CALL) {
                     self.template(
                         item,
@@ -274,9 +305,13 @@ impl Decoder {
                 }
                 let id = text(item, "call_id").or_else(|| text(item, "id")).unwrap_or_default();
                 self.tools.start(index, id, text(item, "name").unwrap_or_default(), out);
+                if kind == "custom_tool_call" {
+                    self.tools.takes_text(index);
+                }
                 Step::Heard
             }
             Some("message") => {
+                self.begun.insert(index, without(item, MESSAGE));
                 if has_others(item, MESSAGE) {
                     self.thoughts.flush(out);
                     self.template(item, "content", out);
@@ -317,12 +352,14 @@ impl Decoder {
                     }
                     self.tools.arguments(index, text(item, said).unwrap_or_default(), out);
                 }
+                self.new_members(index, item, CALL, out);
                 self.tools.end(index, out);
                 out.push(Output::Reason("tool_calls".into()));
             }
             Some("message") => {
                 self.thoughts.flush(out);
                 self.message(index, item, out);
+                self.new_members(index, item, MESSAGE, out);
             }
             Some("reasoning") => self.reasoning(index, item, out),
             Some(kind) => {
@@ -332,6 +369,17 @@ impl Decoder {
             None => return Step::Quiet,
         }
         Step::Heard
+    }
+
+    /// Sends the members of a complete item that it did not have when it began.
+    fn new_members(&mut self, index: u64, item: &Value, known: &[&str], out: &mut Vec<Output>) {
+        let begun = self.begun.remove(&index).unwrap_or_default();
+        let mut members = without_empty(without(item, known));
+        members.retain(|name, value| name != "input" && begun.get(name) != Some(value));
+        if !members.is_empty() {
+            members.extend(text(item, "call_id").map(|id| ("call_id".to_owned(), id.into())));
+            self.lane.event(&json!({ "item": members }), out);
+        }
     }
 
     fn message(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) {
@@ -348,8 +396,7 @@ impl Decoder {
             self.annotate(index, annotation, out);
         }
         if let [part] = parts {
-            let mut others = without(part, &["type", "text", "annotations"]);
-            others.retain(|_, value| !is_empty(value));
+            let others = without_empty(without(part, &["type", "text", "annotations"]));
             if !others.is_empty() && text(part, "type") == Some("output_text") {
                 self.lane.event(&json!({ "type": PART, "part": others }), out);
             }
@@ -386,13 +433,12 @@ impl Decoder {
 
     /// Reads the whole response: the last event of a stream, or a document. Its items were streamed
     /// already, unless the server streams none.
-    fn last(&mut self, response: &Value, out: &mut Vec<Output>) -> Result<(), Fault> {
+    fn read_whole(&mut self, response: &Value, out: &mut Vec<Output>) -> Result<(), Fault> {
         self.begun(response, out);
         let items = response.get("output").and_then(Value::as_array).into_iter().flatten();
-        for (index, item) in (0..).zip(items) {
-            if !self.was_streamed(item) {
-                self.end(index, item, out);
-            }
+        let items: Vec<_> = (0..).zip(items).filter(|(_, item)| !self.was_streamed(item)).collect();
+        for (index, item) in items {
+            self.end(index, item, out);
         }
         self.finish(response, out)
     }
@@ -461,7 +507,7 @@ impl Decode for Decoder {
         let read = |json: &str| serde_json::from_str::<Value>(json).ok();
         let response = read(document).or_else(|| read(&mend(document)))?;
         response.get("output").and_then(Value::as_array)?;
-        Some(self.last(&response, out))
+        Some(self.read_whole(&response, out))
     }
 
     /// Without summaries reasoning is silent.
@@ -476,6 +522,24 @@ impl Decode for Decoder {
         let has_only_whole = self.has_calls && self.open.is_empty();
         self.is_finished || (self.is_unstored && has_only_whole)
     }
+}
+
+/// Whether a client gets an event of this type that has the members of the provider's event. The
+/// beginning of a response is the gateway's own; other types have forms of their own.
+fn has_members_beside(kind: &str) -> bool {
+    matches!(
+        kind,
+        ADDED
+            | ANNOTATION
+            | SUMMARY
+            | REASONING
+            | REASONING_SHORT
+            | "response.output_item.done"
+            | "response.function_call_arguments.delta"
+            | "response.custom_tool_call_input.delta"
+            | "response.completed"
+            | "response.incomplete"
+    ) || is_known(kind)
 }
 
 /// Whether events of this type only repeat other events.
@@ -493,15 +557,6 @@ fn is_known(kind: &str) -> bool {
             | "response.reasoning_summary_part.added"
             | "response.reasoning_summary_part.done"
     )
-}
-
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(items) => items.is_empty(),
-        Value::Object(members) => members.is_empty(),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-    }
 }
 
 fn event_of(data: &str) -> Value {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::native;
-use crate::parts::{self, PartPath, call_id, mime, refused, response_text};
+use crate::parts::{self, PartPath, UNNAMED, call_id, mime, refused, response_text};
 use crate::request_body::{Raw, RequestBody, raw};
 
 /// The system prompt and the context of the request.
@@ -176,12 +176,13 @@ fn piece(place: PartPath, role: Role, part: &Part) -> Result<Value, Fault> {
             Ok(json!({ "type": "output_text", "text": content }))
         }
         Part::Text { content } => Ok(json!({ "type": "input_text", "text": content })),
-        Part::Blob { content, modality, mime_type } => {
+        Part::Blob { content, modality, mime_type, filename } => {
             let data = format!("data:{};base64,{content}", mime(place, part, mime_type)?);
             match modality {
                 Modality::Image => Ok(json!({ "type": "input_image", "image_url": data })),
                 Modality::Text => {
-                    Ok(json!({ "type": "input_file", "filename": "attachment", "file_data": data }))
+                    let filename = filename.as_deref().unwrap_or(UNNAMED);
+                    Ok(json!({ "type": "input_file", "filename": filename, "file_data": data }))
                 }
                 Modality::Audio => refuse("of audio cannot be taken by this agent"),
                 Modality::Video => refuse("of video cannot be taken by this agent"),

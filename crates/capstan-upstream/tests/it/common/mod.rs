@@ -1,5 +1,6 @@
 //! A provider that breaks on purpose, a gateway in front of it, and a plain client for both.
 
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 
 use capstan_agent::{Agent, Clock, Output, Timer, Turn, channel};
@@ -37,6 +38,13 @@ pub(crate) fn closed_port() -> TcpSocket {
     socket
 }
 
+/// A loopback address that no other server has. Another test may still call a server of its own
+/// that has ended. If a provider got the same address and port, it would count those calls, too.
+fn own_address() -> (Ipv4Addr, u16) {
+    let [a, b, c, ..] = Uuid::new_v4().into_bytes();
+    (Ipv4Addr::new(127, a.max(1), b, c.clamp(1, 254)), 0)
+}
+
 /// A request as the provider saw it.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
@@ -61,7 +69,7 @@ impl Provider {
     pub(crate) async fn judging(
         script: impl Fn(usize, &Seen) -> Vec<Do> + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind(own_address()).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (seen, clock) = (Arc::<Mutex<Vec<Seen>>>::default(), Clock::by_hand());
         let (log, script, hand) = (Arc::clone(&seen), Arc::new(script), clock.clone());

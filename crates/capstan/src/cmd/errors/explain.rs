@@ -17,7 +17,7 @@ pub(super) fn retry(entry: &Entry) -> String {
     }
 }
 
-fn who(domain: ErrorDomain) -> &'static str {
+fn cause_of(domain: ErrorDomain) -> &'static str {
     match domain {
         ErrorDomain::Client => "the caller: the request itself",
         ErrorDomain::System => "the platform: the gateway or the agent",
@@ -76,7 +76,7 @@ pub(super) fn write(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
     writeln!(out, "\n  {}", entry.meaning)?;
     let rows = [
         ("do", entry.remedy.to_owned()),
-        ("cause", format!("{} ({})", who(entry.domain), entry.domain.as_str())),
+        ("cause", format!("{} ({})", cause_of(entry.domain), entry.domain.as_str())),
         ("then", what_next(entry.severity).to_owned()),
         ("retry", retry(entry)),
         ("HTTP", format!("{} {}", entry.status, entry.problem_type())),

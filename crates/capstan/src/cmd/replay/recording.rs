@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_read_with_its_pace_and_what_is_none_is_told() {
+    fn a_recording_is_parsed_with_its_times_or_refused() {
         let stream = Uuid::now_v7();
         let delta = |seq, ms| packet(stream, seq, ms, Payload::Delta("a".into()));
         let close = packet(stream, 3, 900, Payload::Close(Close::Reason("completed".into())));

@@ -58,8 +58,8 @@ impl Server {
         let path = request.uri().path();
         let own = format!("/v1/streams/{}", self.recording.stream());
         match *request.method() {
-            Method::POST if path.ends_with("/assist") => self.tell(request, false),
-            Method::GET if path == own => self.tell(request, true),
+            Method::POST if path.ends_with("/assist") => self.respond(request, false),
+            Method::GET if path == own => self.respond(request, true),
             Method::GET if path.starts_with("/v1/streams/") => {
                 refusal(Fault::new(FaultKind::StreamNotFound))
             }
@@ -71,7 +71,7 @@ impl Server {
     }
 
     /// Sends the packets after the request's cursor.
-    fn tell(self: Arc<Self>, request: &Request<Incoming>, is_watched: bool) -> Response<Body> {
+    fn respond(self: Arc<Self>, request: &Request<Incoming>, is_watched: bool) -> Response<Body> {
         let cursor = request.headers().get("last-event-id").filter(|value| !value.is_empty());
         let cursor = cursor.map(|value| value.to_str().unwrap_or_default().parse::<LastEventId>());
         let after = match cursor {

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_to_try_can_be_reached() {
+    fn shown_addresses_are_reachable() {
         let shown = |text: &str| url(&reachable(&[text.parse().unwrap()]), false);
         assert_eq!(shown("0.0.0.0:80"), "http://127.0.0.1:80");
         assert_eq!(shown("[::]:80"), "http://[::1]:80");

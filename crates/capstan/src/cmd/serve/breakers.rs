@@ -25,7 +25,7 @@ pub(super) async fn share(store: Arc<dyn Store>, breakers: Breakers) {
             _ = poll.tick() => shared.poll().await,
         };
         if let Err(error) = done {
-            tracing::debug!(%error, "what upstreams do could not be shared");
+            tracing::debug!(%error, "changes of breakers could not be shared");
         }
     }
 }
@@ -50,12 +50,8 @@ impl Shared<'_> {
     async fn poll(&mut self) -> Result<(), JournalError> {
         for BreakerState { upstream, opened, left, change } in self.cluster.breakers().await? {
             if self.seen.insert(upstream.clone(), change) != Some(change) {
-                tracing::info!(
-                    upstream,
-                    opened,
-                    "another gateway has found out how an upstream stands"
-                );
-                self.breakers.hear(&BreakerChange { upstream, opened, left }, Instant::now());
+                tracing::info!(upstream, opened, "another gateway reported a change of a breaker");
+                self.breakers.apply(&BreakerChange { upstream, opened, left }, Instant::now());
             }
         }
         Ok(())

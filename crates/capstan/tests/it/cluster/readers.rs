@@ -27,6 +27,17 @@ impl Cluster {
         response
     }
 
+    /// A message of a client that names its session.
+    async fn message(&self, server: usize, text: &str) -> Response {
+        let body = json!({ "model": "demo", "max_tokens": 100, "stream": true,
+        "messages": [{ "role": "user", "content": text }] });
+        let request = http().post(format!("{}/v1/messages", self.servers[server].url));
+        let request = request.header("x-claude-code-session-id", "s1").json(&body);
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        response
+    }
+
     async fn state(&self, server: usize, stream: &str) -> Value {
         let list: Value = self.servers[server].get("/v1/streams").await.json().await.unwrap();
         let found =
@@ -68,7 +79,7 @@ async fn a_chat_is_stopped_when_its_last_reader_at_any_gateway_has_left() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn a_repeat_at_any_gateway_gets_a_run_that_nobody_reads_at_any() {
+async fn a_repeat_at_any_gateway_gets_the_unread_run() {
     let database = Database::create();
     let cluster = Cluster::over(database.url.clone(), CONFIG, None);
     let first = cluster.chat(0, "/hang", 0).await;
@@ -89,6 +100,35 @@ async fn a_repeat_at_any_gateway_gets_a_run_that_nobody_reads_at_any() {
     assert_eq!(taken.len(), 3, "each has a run for itself");
     assert_eq!(cluster.servers[2].streams().await.len(), taken.union(&left).count());
     assert_eq!(taken.intersection(&left).count(), 2, "what was free is not paid for again");
+}
+
+/// Another gateway knows from the run's record which answers were sent, and when.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
+async fn an_answer_that_another_gateway_has_sent_is_sent_again_only_soon_after() {
+    let database = Database::create();
+    let cluster = Cluster::over(database.url.clone(), CONFIG, None);
+    let ask = async |server: usize, text: &str| cluster.message(server, text).await;
+    let read = ask(0, "/echo hi").await;
+    let read_stream = stream_of(&read);
+    read.bytes().await.unwrap();
+    let mut cut = ask(0, "/tokens 20 --delay 5ms").await;
+    let cut_stream = stream_of(&cut);
+    cut.chunk().await.unwrap();
+    drop(cut);
+    let sent = format!("select 1 from capstan.runs where stream = '{read_stream}' and sent_at > 0");
+    while database.sql(&sent) != "1" {}
+    while cluster.state(1, &cut_stream).await != "closed" {}
+    let again = ask(1, "/echo hi").await;
+    assert_eq!(stream_of(&again), read_stream, "it may have been lost on its way");
+    again.bytes().await.unwrap();
+    // As if that had been more than a minute ago.
+    while database.sql("select count(*) from capstan.readers where left_at is null") != "0" {}
+    let earlier = "update capstan.runs set sent_at = sent_at - 61000000 returning 1";
+    database.sql(earlier);
+    assert_ne!(stream_of(&ask(2, "/echo hi").await), read_stream, "its client has it");
+    let lost = ask(2, "/tokens 20 --delay 5ms").await;
+    assert_eq!(stream_of(&lost), cut_stream, "it was never sent to its end");
 }
 
 /// Rows of a dead gateway about its readers no longer count.

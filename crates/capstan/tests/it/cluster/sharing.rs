@@ -70,7 +70,7 @@ async fn loads(server: &Server) -> Vec<Option<(u64, bool)>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn what_a_cluster_is_can_be_seen_in_metrics_and_in_every_answer() {
+async fn metrics_and_answers_show_the_cluster() {
     let database = Database::create();
     let mut cluster = Cluster::over(database.url.clone(), CONFIG, None);
     let mut response = cluster.post(0, &ask("/tokens 100000 --delay 20ms")).await;
@@ -110,7 +110,7 @@ async fn a_gateway_that_knows_too_little_lets_its_runs_end_and_leaves() {
     assert_whole(&packets(&response.bytes().await.unwrap()), &tokens(100));
     let (status, log) = leaving.wait();
     assert_eq!(status.code(), Some(1), "{log}");
-    assert!(log.contains("asks for a newer build"), "{log}");
+    assert!(log.contains("needs a newer build"), "{log}");
     assert_eq!(
         database.sql("select count(*) from capstan.replicas where state < 3"),
         "0",

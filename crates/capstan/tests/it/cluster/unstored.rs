@@ -216,7 +216,7 @@ async fn each_face_finds_a_tenant_that_is_not_stored_from_the_wrong_gateway() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn what_lived_in_a_gateway_that_is_gone_is_lost_in_types_and_never_run_twice() {
+async fn unstored_runs_of_a_dead_gateway_are_lost_and_never_run_twice() {
     let (mut cluster, _database) = start(BRIEF);
     let asked = request("/tokens 100000 --delay 5ms");
     let mut response = cluster.ask_privately(0, &asked).await;
@@ -260,8 +260,7 @@ async fn what_lived_in_a_gateway_that_is_gone_is_lost_in_types_and_never_run_twi
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn a_mark_that_nobody_signed_changes_nothing_and_a_gateway_that_is_frozen_is_not_waited_for()
-{
+async fn unsigned_marks_are_ignored_and_frozen_hosts_not_awaited() {
     let (cluster, _database) = start(BRIEF);
     let whole = cluster.ask_privately(0, &request("/echo Hello")).await;
     let (stream, _) = (stream_of(&whole), whole.bytes().await.unwrap());

@@ -97,7 +97,7 @@ fn chat(server: &Server, agent: &str) -> Output {
 
 #[test]
 #[ignore = "soak: long, and needs an agent CLI"]
-fn soak_a_real_agent_cli_answers_fails_in_types_and_is_told_once() {
+fn soak_a_real_agent_cli_answers_once_and_fails_typed() {
     let cli = cli();
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let provider = Provider::start(&[]);
@@ -151,7 +151,7 @@ when = "1"
 
 #[test]
 #[ignore = "soak: needs an agent CLI"]
-fn soak_what_a_real_agent_cli_takes_back_is_seen_by_nobody() {
+fn soak_text_that_a_real_agent_cli_retracts_is_not_seen() {
     const WHOLE: &str = "Here it is, word by word, as you wanted it.\n";
     let cli = cli();
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

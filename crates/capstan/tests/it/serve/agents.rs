@@ -41,7 +41,7 @@ async fn the_first_agent_of_the_file_is_the_default_one() {
 }
 
 #[test]
-fn a_mistake_in_an_agent_is_told_with_its_line_and_the_nearest_key() {
+fn a_mistake_in_an_agent_names_its_line_and_the_nearest_key() {
     let folder = tempfile::tempdir().unwrap();
     let text = "[[agents]]\nname = \"a\"\nkind = \"anthropic\"\nmodle = \"m\"\n";
     fs::write(folder.path().join("capstan.toml"), text).unwrap();
@@ -52,7 +52,7 @@ fn a_mistake_in_an_agent_is_told_with_its_line_and_the_nearest_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_from_the_environment_is_neither_told_nor_logged() {
+async fn a_key_from_the_environment_is_neither_sent_nor_logged() {
     let folder = tempfile::tempdir().unwrap();
     let text = "debug = true\n[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = \"m\"\nurl \
      = \"http://127.0.0.1:9\"\nkey_env = \"MY_KEY\"\n";
@@ -88,7 +88,7 @@ async fn refusing() -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn openais_key_goes_elsewhere_only_if_the_agent_names_it() {
+async fn openais_key_goes_to_another_server_only_if_named() {
     let (url, mut heads) = refusing().await;
     let table = |name: &str, more: &str| {
         format!(

@@ -59,7 +59,7 @@ async fn a_stop_goes_through_a_gateway_to_the_one_behind_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_was_killed_still_knows_what_it_has_to_stop() {
+async fn a_killed_gateway_still_ends_its_remote_runs() {
     let home = tempfile::tempdir().unwrap();
     let far = Server::start(home.path());
     let (near_home, near) = before(&far);

@@ -114,7 +114,7 @@ fn a_failure_says_what_to_do_at_a_command_line() {
 }
 
 #[test]
-fn an_answer_that_somebody_else_stopped_is_not_the_whole_answer() {
+fn an_answer_stopped_by_another_client_is_incomplete() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
@@ -188,7 +188,7 @@ fn a_text_of_several_lines_that_is_pasted_is_one_message() {
 }
 
 #[test]
-fn what_was_said_comes_back_with_the_arrow_keys_and_in_the_next_conversation() {
+fn messages_come_back_with_the_arrow_keys() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let mut terminal = converse(folder.path(), &server);

@@ -93,7 +93,7 @@ fn a_broken_promise_is_shown_with_its_evidence_and_exits_with_one() {
 }
 
 #[test]
-fn what_cannot_be_checked_exits_with_two() {
+fn a_target_that_cannot_be_checked_exits_with_two() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let wrong = |args: &[&str]| {

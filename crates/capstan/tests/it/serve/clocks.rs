@@ -63,7 +63,7 @@ async fn answer(server: &Server, request: &ServiceRequest) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs libfaketime"]
-async fn a_clock_that_is_set_back_makes_nobody_wait() {
+async fn a_clock_that_is_set_back_delays_nothing() {
     let machine = Machine::new();
     let request = ask("/tokens 30 --delay 20ms");
     let server = machine.start();

@@ -157,7 +157,7 @@ async fn a_log_has_a_line_for_every_run_and_every_fault_with_its_request_and_ten
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn neither_log_nor_answer_tells_a_body_or_a_key_and_no_answer_the_inside() {
+async fn logs_and_answers_have_no_body_no_key_and_no_internals() {
     let (_, output, answers) = log_of_a_bad_day(&[("RUST_BACKTRACE", "1")]).await;
     assert!(!output.contains(SECRET), "a body in\n{output}");
     for text in [&output, &answers] {

@@ -276,7 +276,7 @@ fn futures<T: Send + 'static>(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_switched_on_says_how() {
+async fn a_disabled_route_says_how_to_enable_it() {
     let provider = Provider::start().await;
     let (_folder, server) = gateway(&provider, &[("a", "passthrough = [\"audio\"]")], "");
     for (method, path, group) in [
@@ -369,7 +369,7 @@ async fn files_are_read_and_deleted_and_an_id_leads_nowhere_else() {
 }
 
 #[test]
-fn what_cannot_be_passed_on_is_refused_at_the_start() {
+fn invalid_passthrough_is_refused_at_the_start() {
     let table = |name: &str, kind: &str, groups: &str| {
         format!(
             "[[agents]]\nname = {name:?}\nkind = {kind:?}\nmodel = \"m\"\n\

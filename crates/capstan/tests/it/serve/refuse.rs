@@ -14,7 +14,7 @@ fn complaint(output: &Output) -> String {
 }
 
 #[test]
-fn a_second_process_on_the_same_folder_is_told_who_holds_it() {
+fn a_second_process_on_a_folder_learns_who_holds_it() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let second = refused(folder.path(), &["--listen", "127.0.0.1:0", "--journal", "disk:journal"]);
@@ -24,7 +24,7 @@ fn a_second_process_on_the_same_folder_is_told_who_holds_it() {
 }
 
 #[test]
-fn a_taken_port_is_named_with_the_way_to_another() {
+fn a_used_port_is_named_with_advice() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let address = server.url.strip_prefix("http://").unwrap();
@@ -35,7 +35,7 @@ fn a_taken_port_is_named_with_the_way_to_another() {
 }
 
 #[test]
-fn an_unknown_journal_is_told_which_there_are() {
+fn an_unknown_journal_lists_the_known_kinds() {
     let folder = tempfile::tempdir().unwrap();
     let text =
         complaint(&refused(folder.path(), &["--port", "0", "--journal", "redis://localhost"]));

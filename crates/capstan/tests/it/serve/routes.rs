@@ -86,4 +86,7 @@ async fn an_answer_that_broke_off_with_its_process_is_continued_in_the_next_life
     assert_eq!((calls.len(), &last["content"]), (2, &said.trim_end().into()));
     let close = close(&packets);
     assert_eq!((&close["member"], &close["calls"]), (&"a".into(), &2.into()));
+    let path = format!("{}/v1/console/runs/{stream}", server.url);
+    let run: Value = http.get(path).send().await.unwrap().json().await.unwrap();
+    assert_eq!(run["attempts"][1]["continued_by"], "prefill", "{run}");
 }

@@ -1,8 +1,7 @@
-// A transport for `useChat` that resumes after a cut: it reads on after the last chunk, not from
-// the start.
+// A transport for `useChat` that resumes after the last chunk, and not from the start.
 //
-// The chat sees one stream without a break. Behind it the transport requests the rest by GET with
-// `Last-Event-ID`, until it has received `[DONE]`.
+// The chat sees one stream without a break. After a cut, the transport requests the rest by GET
+// with `Last-Event-ID`, until it has received `[DONE]`.
 import { isPassing, retryAfter } from "../connection.js";
 import { CAPConnectionError, CAPError, refusal } from "../errors.js";
 import type { StreamError } from "../generated/wire.js";
@@ -17,28 +16,26 @@ import type { Notice } from "../notice.js";
 import { Decoder } from "../sse.js";
 import { type Fetch, pause, PROBLEM_BYTES, readUpTo, reason, within } from "../wait.js";
 
-/** One chunk of a UI message; the AI SDK's `UIMessageChunk` has all that there are. */
+/** A chunk of a UI message. The AI SDK's `UIMessageChunk` has all types. */
 export type Chunk = any;
 
 type Given<T> = T | (() => T | Promise<T>);
 
 /** The settings of {@link CapstanChatTransport}. Times are milliseconds. */
 export interface ChatTransportOptions extends HealingOptions {
-  /** Where chats are posted: `/v1/ai-sdk/chat`, or that of an agent. */
+  /** The URL for chats: `/v1/ai-sdk/chat`, or that of an agent. */
   api: string;
   headers?: Given<Record<string, string> | Headers>;
-  /** Members of each request beside the chat's own, `tools` for example. */
+  /** Members of each request besides the chat's own, for example `tools`. */
   body?: Given<object>;
   credentials?: RequestCredentials;
-  /** How long a response may be silent; 60 s. */
+  /** The timeout for a silent response; 60 s. */
   readTimeout?: number;
-  /** Another fetch than the platform's. */
+  /** A fetch in place of the platform's. */
   fetch?: Fetch;
-  /**
-   * Called with what happens between chunks: `retrying` says how long is waited, for a count-down.
-   */
+  /** Called for events between chunks. `retrying` has the wait, for a countdown. */
   onNotice?: (notice: Notice) => void;
-  /** Called with the fault of a run, in types, before the chat shows its sentence. */
+  /** Called with the typed fault of a run, before the chat shows its text. */
   onFault?: (fault: StreamError) => void;
 }
 
@@ -54,7 +51,7 @@ const DONE = "[DONE]";
 
 /** `useChat({ transport: new CapstanChatTransport({ api: "/v1/ai-sdk/chat" }), resume: true })`. */
 export class CapstanChatTransport {
-  /** A chat that reconnects reads its message from the start. */
+  /** A chat that reconnects gets its message from the start. */
   readonly resumeStreamIsReplay = true;
   readonly #options: ChatTransportOptions;
 
@@ -62,7 +59,7 @@ export class CapstanChatTransport {
     this.#options = options;
   }
 
-  /** Posts the chat, and reads its answer to the end. */
+  /** Posts the chat, and returns its answer. */
   sendMessages = async ({
     chatId,
     messages,
@@ -86,7 +83,7 @@ export class CapstanChatTransport {
     return (await answer.open({ url: this.#options.api, method: "POST", body })) ?? empty();
   };
 
-  /** The newest answer of the chat; null if there is none to come back to. */
+  /** The newest answer of the chat; null if there is none to resume. */
   reconnectToStream = async ({
     chatId,
     ...more
@@ -98,7 +95,7 @@ export class CapstanChatTransport {
     });
   };
 
-  /** Ends the run, for every tab; the chat's own `stop()` only hangs up. */
+  /** Stops the run, for every tab. The chat's own `stop()` only closes the connection. */
   async stopRun(chatId: string): Promise<void> {
     const { fetch = globalThis.fetch.bind(globalThis), credentials } = this.#options;
     const init = {
@@ -124,19 +121,19 @@ export class CapstanChatTransport {
   }
 }
 
-interface Asked {
+interface RequestParts {
   url: string;
   method: string;
   body?: string;
 }
 
-/** One answer, however many connections it takes. */
+/** One answer, over any number of connections. */
 class Answer {
   readonly #policy: Policy;
   #decoder = new Decoder();
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   #cursor: string | undefined;
-  /** Chunks from before the first cursor: a cut among them begins anew. */
+  /** Chunks before the first cursor. After a cut among them, the answer begins again. */
   #held: Chunk[] = [];
   #due: Chunk[] = [];
   /** Cuts since the last chunk. */
@@ -152,9 +149,9 @@ class Answer {
     this.#policy = policyOf(options);
   }
 
-  /** Null if there is nothing to read. What is refused at first is thrown, in types. */
-  async open(asked: Asked): Promise<ReadableStream<Chunk> | null> {
-    const response = await this.#send(asked);
+  /** Null if there is nothing to read. Throws a typed error if the first request is refused. */
+  async open(request: RequestParts): Promise<ReadableStream<Chunk> | null> {
+    const response = await this.#send(request);
     if (response.status === 204) return null;
     if (!response.ok || !response.body) throw await refused(response);
     this.#follow(response);
@@ -164,7 +161,7 @@ class Answer {
     });
   }
 
-  #send({ url, method, body }: Asked): Promise<Response> {
+  #send({ url, method, body }: RequestParts): Promise<Response> {
     const { fetch = globalThis.fetch.bind(globalThis), credentials } = this.options;
     const headers = new Headers(this.headers);
     if (body !== undefined) headers.set("content-type", "application/json");
@@ -265,8 +262,8 @@ class Answer {
   }
 
   async #wait(error: unknown): Promise<void> {
-    const asked = error instanceof Wait ? error.wait : 0;
-    if (this.#retries >= this.#policy.maxRetries || asked > this.#policy.maxWait) {
+    const serverWait = error instanceof Wait ? error.wait : 0;
+    if (this.#retries >= this.#policy.maxRetries || serverWait > this.#policy.maxWait) {
       throw new CAPConnectionError(reason(error), this.#retries, {
         cause: error,
         address: this.url,
@@ -274,7 +271,7 @@ class Answer {
     }
     const wait = Math.max(
       delay(this.#policy.backoff, this.#retries, Math.random),
-      asked && clampWait(this.#policy, asked),
+      serverWait && clampWait(this.#policy, serverWait),
     );
     this.#retries += 1;
     this.options.onNotice?.({ type: "retrying", wait, because: reason(error) });
@@ -288,7 +285,7 @@ class Answer {
   }
 }
 
-/** A server that says when to come back, in milliseconds. */
+/** A refusal with a wait, in milliseconds. */
 class Wait extends Error {
   constructor(
     message: string,

@@ -533,6 +533,8 @@ export type Part = {
   modality: Modality;
   /** Their media type. */
   mime_type?: string | null;
+  /** The name of their file. */
+  filename?: string | null;
 } | {
   type: "file";
   /** Its id. */
@@ -541,6 +543,8 @@ export type Part = {
   modality: Modality;
   /** Its media type. */
   mime_type?: string | null;
+  /** Its name. */
+  filename?: string | null;
 } | {
   type: "uri";
   /** The URI. */
@@ -549,6 +553,8 @@ export type Part = {
   modality: Modality;
   /** Their media type. */
   mime_type?: string | null;
+  /** The name of their file. */
+  filename?: string | null;
 } | {
   type: "tool_call";
   /** The tool. */

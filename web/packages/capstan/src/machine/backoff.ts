@@ -1,46 +1,44 @@
-// How often and how long: the numbers of a call. Times are milliseconds.
+// The retry policy of a call. Times are milliseconds.
 
-/** No wait is shorter, whatever a server asks for: a client must not hammer. */
+/** The shortest wait, whatever the server asks for. */
 const LEAST_WAIT = 100;
 
-/** How packets are spelled. */
+/** The profile of packets. */
 export type Profile = "v1" | "v2";
 
 /** Waits that double. */
 export interface Backoff {
-  /** The first. */
+  /** The first wait. */
   first: number;
-  /** The longest. */
+  /** The longest wait. */
   max: number;
-  /** Spread each wait over its upper half, so that a thousand clients do not come back as one. */
+  /** Spreads each wait over its upper half, so that a thousand clients do not come back at once. */
   jitter: boolean;
 }
 
-/** What a call puts up with. */
+/** The retry policy of a call. */
 export interface Policy {
-  /** Interruptions since the last new packet; also TRANSIENT errors in one call. */
+  /** The most interruptions since the last new packet, and the most TRANSIENT errors of a call. */
   maxRetries: number;
   /**
-   * The longest wait that is slept through. A longer one fails at once, so that a UI can count
-   * down.
+   * The longest wait that the client waits itself. A longer one fails at once, so that a UI can
+   * count down.
    */
   maxWait: number;
   /**
-   * While resuming, go on beyond `maxRetries` until nothing new came for this long: a deploy takes
-   * its time.
+   * While resuming, continue beyond `maxRetries` until nothing new came for this long: a deploy
+   * takes its time.
    */
   resumePatience: number;
-  /**
-   * The longest that the whole call may take, from its first poll on; no limit if it is not there.
-   */
+  /** The longest duration of a call, from its first poll; undefined for no limit. */
   deadline: number | undefined;
-  /** The waits between tries. */
+  /** The waits between retries. */
   backoff: Backoff;
-  /** A gap in seq is an error rather than a notice. */
+  /** A gap in seq is an error, not a notice. */
   isStrict: boolean;
-  /** How packets are spelled. */
+  /** The profile of packets. */
   profile: Profile;
-  /** The call watches a run that another client started: 204 means that it is over. */
+  /** The call watches another client's run: 204 means that it has ended. */
   isViewer: boolean;
 }
 
@@ -55,23 +53,24 @@ export const DEFAULT_POLICY: Policy = {
   isViewer: false,
 };
 
-/** What a caller may set of it. Times are milliseconds. */
+/** The retry options of a caller. Times are milliseconds. */
 export interface HealingOptions {
-  /** Interruptions since the last new packet that are healed; 3. */
+  /** The most interruptions since the last new packet; 3. */
   maxRetries?: number;
   /**
-   * The longest wait that is slept through; 30 s. A longer `retry_after` fails at once and says so.
+   * The longest wait that the client waits itself; 30 s. A longer `retry_after` fails at once and
+   * reports it.
    */
   maxWait?: number;
-  /** While resuming, go on beyond `maxRetries` until nothing new came for this long; off. */
+  /** While resuming, continue beyond `maxRetries` until nothing new came for this long; off. */
   resumePatience?: number;
-  /** The longest that a whole call may take, however lively it is; off. */
+  /** The longest duration of a call, even if packets arrive; off. */
   deadline?: number;
-  /** The waits between tries; 0.5 s doubling to 30 s, with jitter. */
+  /** The waits between retries; 0.5 s doubling to 30 s, with jitter. */
   backoff?: Partial<Backoff>;
 }
 
-/** The defaults, overlaid by what a caller has set. */
+/** The defaults, overridden by the caller's options. */
 export function policyOf({
   maxRetries,
   maxWait,
@@ -89,13 +88,13 @@ export function policyOf({
   };
 }
 
-/** The wait before the try that follows `step` others. */
+/** The wait before a retry after `step` earlier ones. */
 export function delay(backoff: Backoff, step: number, random: () => number): number {
   const whole = Math.min(backoff.first * 2 ** step, backoff.max);
   return Math.max(backoff.jitter ? whole * (0.5 + random() / 2) : whole, LEAST_WAIT);
 }
 
-/** A server's wait within bounds. */
+/** A server's wait, within bounds. */
 export function clampWait(policy: Policy, wait: number): number {
   return Math.min(Math.max(wait, LEAST_WAIT), Math.max(policy.maxWait, LEAST_WAIT));
 }

@@ -1,4 +1,4 @@
-// Bytes into packets, in either profile, and the cursor that goes with them.
+// Decodes bytes to packets of either profile, and tracks the cursor.
 import { parseCursor } from "../cursor.js";
 import { CAPProtocolError } from "../errors.js";
 import type { StreamPacket } from "../generated/wire.js";
@@ -9,17 +9,17 @@ import type { Profile } from "./backoff.js";
 /** The stream of packets that name none. */
 const NIL = "00000000-0000-0000-0000-000000000000";
 
-/** The frames of one body after another. */
+/** The frames of several bodies in a row. */
 export class Packets {
-  /** The server's wish for reconnections. */
+  /** The reconnection time that the server asked for. */
   retry: number | undefined;
-  /** False once a packet came without any place (v2 only): it could not be told from a repeat. */
+  /** False after a packet without a position (v2 only): a repeat of it would not be recognised. */
   canResume = true;
 
   #decoder = new Decoder();
-  /** The cursor that earlier bodies left behind. */
+  /** The cursor from earlier bodies. */
   #cursor: string | null;
-  /** The stream of the last packet: the cursor of servers that send no ids. */
+  /** The stream of the last packet, which is the cursor of servers without ids. */
   #stream: string | null = null;
   #count = 0;
 
@@ -30,7 +30,7 @@ export class Packets {
     this.#cursor = cursor;
   }
 
-  /** A new body begins; what an old one cut off is forgotten. */
+  /** Begins a body. Drops the incomplete frame of the last one. */
   open(): void {
     this.#decoder = new Decoder();
   }
@@ -39,19 +39,19 @@ export class Packets {
     this.#decoder.push(bytes);
   }
 
-  /** The body is gone; its last id stays. */
+  /** Ends a body. Its last id stays. */
   close(): void {
     this.retry = this.#decoder.retry ?? this.retry;
-    // An empty id means that there is none any more.
+    // An empty id clears the cursor.
     if (this.#decoder.lastEventId !== undefined) this.#cursor = this.#decoder.lastEventId || null;
   }
 
-  /** What to resume with: the server's own id, else the stream's. */
+  /** The cursor for a resume: the server's own id, else the stream's. */
   get lastEventId(): string | null {
     return this.#cursor ?? this.#stream;
   }
 
-  /** The next packet that the bytes so far hold. Throws {@link CAPProtocolError}. */
+  /** The next complete packet. Throws {@link CAPProtocolError}. */
   next(): StreamPacket | undefined {
     try {
       return this.#next();
@@ -62,8 +62,8 @@ export class Packets {
 
   #next(): StreamPacket | undefined {
     for (let frame = this.#decoder.take(); frame; frame = this.#decoder.take()) {
-      // A frame without a name is a packet of a plain server; one with another name is somebody
-      // else's.
+      // A frame without a name is a packet of a plain server. A frame with another name is not a
+      // packet.
       if ((frame.event !== EVENT_NAME && frame.event !== "message") || frame.data === "") continue;
       const packet =
         this.profile === "v1" ? decodePacket(frame.data) : this.#placed(decodePacketV2(frame.data));
@@ -73,7 +73,7 @@ export class Packets {
     return undefined;
   }
 
-  /** v2 need not say where a packet belongs; the SSE id may. */
+  /** In v2 the position may be in the packet or in the SSE id. */
   #placed(packet: PlacelessPacket): StreamPacket {
     this.#count += 1;
     const cursor = parseCursor(this.#decoder.lastEventId ?? "");

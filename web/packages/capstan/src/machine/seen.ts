@@ -1,22 +1,22 @@
-// Which packets came already, by stream.
+// Recognises repeated packets, by stream.
 import type { StreamPacket } from "../generated/wire.js";
 
 /**
- * A server that changes streams in mid-call is odd; one that does it often is not remembered in
- * full.
+ * The most streams that are remembered. A server that changes streams often within a call is
+ * faulty.
  */
 const STREAMS = 16;
-/** The jump before `stream_lost`, the only one that the protocol itself makes. */
+/** The gap before `stream_lost`, the only one that the protocol itself makes. */
 const JUMP = 2 ** 20;
 
-/** Where a packet stands among those that came. */
+/** The position of a packet relative to the earlier ones. */
 export type Place = { is: "repeat" } | { is: "next" } | { is: "gap"; expected: number };
 
 /** The last seq of each stream. */
 export class Seen {
   readonly #last = new Map<string, number>();
 
-  /** Places a packet and remembers it. */
+  /** Compares a packet with the earlier ones, and records it. */
   place(packet: StreamPacket): Place {
     const last = this.#last.get(packet.stream_id);
     if (last !== undefined && packet.seq <= last) return { is: "repeat" };

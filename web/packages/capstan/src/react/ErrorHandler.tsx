@@ -8,7 +8,7 @@ import {
   useAGUIErrorHandler,
 } from "./use-ag-ui-error-handler.js";
 
-/** What is needed of an AG-UI agent; `HttpAgent` of either published line fits. */
+/** The part of an AG-UI agent that is needed. `HttpAgent` of either published line fits. */
 export interface SubscribableAgent {
   subscribe(subscriber: {
     onRunErrorEvent?: (params: { event: unknown }) => void;
@@ -17,7 +17,7 @@ export interface SubscribableAgent {
 }
 
 export interface ErrorHandlerProps extends AGUIErrorHandlerOptions {
-  /** The agent whose failures are shown. Without one, children call {@link useErrorHandler}. */
+  /** The agent whose failures are shown. Without one, children use {@link useErrorHandler}. */
   agent?: SubscribableAgent | null;
   children?: ReactNode | ((handler: AGUIErrorHandler) => ReactNode);
 }
@@ -52,8 +52,8 @@ function useAgentErrors(
 ): void {
   useEffect(() => {
     if (!agent) return;
-    // A RUN_ERROR also fails the run: the event says more, so the failure that follows it is not
-    // shown again.
+    // A RUN_ERROR also fails the run. The event has more details, so the failure after it is not
+    // shown.
     let shown: unknown;
     const { unsubscribe } = agent.subscribe({
       onRunErrorEvent: ({ event }) => {

@@ -1,15 +1,14 @@
-// A live countdown: whole seconds that are left until a moment.
+// A countdown in whole seconds.
 import { useEffect, useState } from "react";
 
 /**
- * How often the rest is looked at: a second is never shown late, and a sleeping tab catches up at
- * once.
+ * The interval of updates: short enough that no second is late, and that a tab catches up after
+ * sleep.
  */
 const TICK = 250;
 
 /**
- * Whole seconds until `deadline` (on the clock of `Date.now`); 0 when there is none or it has
- * passed.
+ * Whole seconds until `deadline` (on the clock of `Date.now`). 0 if there is none or it has passed.
  */
 export function useSecondsLeft(deadline: number | null): number {
   const [seconds, setSeconds] = useState(() => secondsUntil(deadline));

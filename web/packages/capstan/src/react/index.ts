@@ -1,6 +1,5 @@
 "use client";
-// The React parts. They hold state, so that a page of server components has to know them as
-// clients.
+// The React parts. They have state, so server components must import them as client components.
 export { useSecondsLeft } from "./countdown.js";
 export {
   ErrorHandler,

@@ -1,5 +1,5 @@
-// The message for a user, as text for any `notify` such as shadcn's `toast`, and as the parts of a
-// toast that live.
+// The message to a user: as text for any `notify` such as shadcn's `toast`, and as live parts of
+// our own toast.
 import type { ReactNode } from "react";
 
 import {
@@ -11,14 +11,14 @@ import {
 } from "../ag-ui-error-codes.js";
 import { useSecondsLeft } from "./countdown.js";
 
-/** What shadcn's `toast` takes. */
+/** The argument of shadcn's `toast`. */
 export interface Notification {
   title: string;
   description: string;
   variant: "default" | "destructive";
 }
 
-/** Shows a notification its own way. */
+/** Shows a notification. */
 export type Notify = (notification: Notification) => unknown;
 
 /** The notification of a failure, as text. */
@@ -30,7 +30,7 @@ export function notificationOf(error: AGUIErrorData): Notification {
   };
 }
 
-/** The message, and the seconds that are left. */
+/** The message, and the remaining seconds. */
 export function Description({
   error,
   deadline,
@@ -53,8 +53,7 @@ export function Description({
 }
 
 /**
- * A button that sleeps until the deadline, which the description counts down to. It keeps the
- * focus meanwhile, so that a keyboard need not look for it.
+ * A button that is disabled until the deadline. It keeps the focus meanwhile, for keyboard users.
  */
 export function RetryButton({
   deadline,

@@ -1,8 +1,8 @@
-// How the state of a run reaches the screen: once a frame at most, and "retrying" while it waits.
+// Updates React with the state of a run: at most once per frame, and with "retrying" during a wait.
 import type { Notice } from "../notice.js";
 import type { CapStreamAnswer, CapStreamState } from "./use-cap-stream.js";
 
-/** Milliseconds, about a frame of a screen. */
+/** Milliseconds, about one frame of a screen. */
 const FRAME = 16;
 
 export class RunDisplay {
@@ -29,7 +29,7 @@ export class RunDisplay {
     this.soon();
   }
 
-  /** Packets come faster than a screen can show: those of one frame are shown together. */
+  /** Packets may be faster than the screen, so all packets of one frame are shown together. */
   soon(): void {
     this.#timer ??= setTimeout(() => this.#show(), FRAME);
   }

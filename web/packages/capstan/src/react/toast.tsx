@@ -1,29 +1,27 @@
-// Toasts of ours, through sonner. It is loaded with the first one: a page with a `notify` of its
-// own needs no sonner.
+// Our own toasts, through sonner. sonner is loaded with the first toast, so a page with its own
+// `notify` does not need it.
 import { type AGUIErrorData, getErrorTitle, getVariant } from "../ag-ui-error-codes.js";
 import { Description, RetryButton } from "./notify.js";
 
-/** What a toast shows. */
+/** The content of a toast. */
 export interface Toasted {
   error: AGUIErrorData;
-  /**
-   * When a retry may be made, on the clock of `Date.now`; `null` if there is nothing to wait for.
-   */
+  /** When a retry is possible, on the clock of `Date.now`; `null` for no wait. */
   deadline: number | null;
   /** Absent if no retry is offered. */
   retry: (() => void) | undefined;
-  /** Called when a person puts it away. */
+  /** Called when the user dismisses it. */
   dismiss: () => void;
 }
 
-/** A toast that is shown, or about to be. */
+/** A toast that is shown or is being loaded. */
 export interface Shown {
   dismiss: () => void;
 }
 
 type Sonner = typeof import("sonner");
 
-/** Shows a toast with a live countdown and a retry that wakes at zero. */
+/** Shows a toast with a live countdown and a retry button that is enabled at zero. */
 export function toastError(toasted: Toasted): Shown {
   let isGone = false;
   let takeAway = () => {};
@@ -40,7 +38,7 @@ export function toastError(toasted: Toasted): Shown {
   };
 }
 
-/** In a `try`: bundlers then let it be missing. */
+/** In a `try`, so that bundlers allow it to be missing. */
 async function load(): Promise<Sonner | undefined> {
   try {
     return await import("sonner");
@@ -59,8 +57,7 @@ function show({ toast }: Sonner, { error, deadline, retry, dismiss }: Toasted): 
   return show(<span role={isDestructive ? "alert" : "status"}>{getErrorTitle(error)}</span>, {
     description: <Description error={error} deadline={deadline} />,
     action: retry && <RetryButton deadline={deadline} onRetry={retry} />,
-    // A failure stays until it is dealt with: a person may be reading, or waiting for the
-    // countdown.
+    // A failure stays until the user dismisses it, because the user may be reading or waiting.
     duration: Number.POSITIVE_INFINITY,
     closeButton: true,
     onDismiss: dismiss,

@@ -1,4 +1,4 @@
-// `useAGUIErrorHandler`: shows failures, counts down, and retries when it is time.
+// `useAGUIErrorHandler`: shows failures, counts down, and retries.
 import { useCallback, useEffect, useRef, useState } from "react";
 
 import {
@@ -14,38 +14,38 @@ import { notificationOf, type Notify } from "./notify.js";
 import { type Shown, toastError } from "./toast.js";
 
 /**
- * What to do about failures. All of it is optional; the latest functions are used, so that they
- * need not be stable.
+ * The reactions to failures. All are optional. The latest functions are used, so they need not be
+ * stable.
  */
 export interface AGUIErrorHandlerOptions {
-  /** Shows a failure; sonner's toasts by default. shadcn's `toast` fits as it is. */
+  /** Shows a failure; by default with sonner. shadcn's `toast` fits. */
   notify?: Notify;
-  /** Every failure. */
+  /** Called for every failure. */
   onError?: (error: AGUIErrorData) => void;
-  /** Failures that may pass. */
+  /** Called for failures after which a retry may help. */
   onRetryableError?: (error: AGUIErrorData) => void;
-  /** Failures that the user has to do something about. */
+  /** Called for failures that need an action of the user. */
   onUserActionRequired?: (error: AGUIErrorData) => void;
-  /** Tries again. Without it no retry is offered. */
+  /** Retries. Without it no retry is offered. */
   onRetry?: (error: AGUIErrorData) => void;
 }
 
-/** The handler and where it stands. */
+/** The handler and its state. */
 export interface AGUIErrorHandler {
   /**
-   * Takes a failure in any spelling: an event, a problem, a thrown error, CopilotKit's `onError`
-   * argument. Stable.
+   * Handles a failure in any form: an event, a problem, a thrown error, the argument of
+   * CopilotKit's `onError`. Stable.
    */
   handleError: (error: unknown) => void;
   /** The failure that is shown. */
   error: AGUIErrorData | null;
-  /** Whole seconds until a retry may be made. */
+  /** Whole seconds until a retry is possible. */
   secondsLeft: number;
-  /** Whether a retry may be made now. */
+  /** Whether a retry is possible now. */
   canRetry: boolean;
-  /** Tries again, if it is time. Stable. */
+  /** Retries, if that is possible now. Stable. */
   retry: () => void;
-  /** Puts the failure away. Stable. */
+  /** Dismisses the failure. Stable. */
   dismiss: () => void;
 }
 
@@ -79,10 +79,10 @@ export function useAGUIErrorHandler(options: AGUIErrorHandlerOptions = {}): AGUI
       const error = parseAGUIError(input) ?? unreadable(input);
       const deadline = error.retry_after ? Date.now() + error.retry_after * 1000 : null;
       const shown = { error, deadline };
-      // Known at once, not at the next render: a retry may be asked for before it.
+      // Set at once and not at the next render, because a retry may come before that.
       latest.current = { ...latest.current, current: shown };
       setCurrent(shown);
-      // The next failure takes the place of the last one: they do not pile up.
+      // A new failure replaces the last one, so that toasts do not pile up.
       toast.current?.dismiss();
       toast.current = announce(latest.current.options, shown, retry, () =>
         setCurrent((now) => (now === shown ? null : now)),
@@ -121,13 +121,13 @@ function announce(
   return toast;
 }
 
-/** A failure that cannot be parsed is still a failure. */
+/** A failure that cannot be parsed is still shown as a failure. */
 function unreadable(input: unknown): AGUIErrorData {
   const code = AGUIErrorCode.AGENT_EXECUTION_ERROR;
   return { code, message: typeof input === "string" ? input : "", http_status: ERROR_STATUS[code] };
 }
 
-/** A box with the latest value, so that callbacks can stay the same. */
+/** A ref to the latest value, so that callbacks stay stable. */
 function useLatest<T>(value: T): { current: T } {
   const box = useRef(value);
   useEffect(() => {

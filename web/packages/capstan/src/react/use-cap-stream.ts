@@ -1,4 +1,4 @@
-// `useCapStream`: one run at a time as React state, healed, with one discriminated state.
+// `useCapStream`: one run at a time as React state: resumed after cuts, in one discriminated union.
 import { useEffect, useMemo, useRef, useState } from "react";
 
 import type { CallOptions, CapClient } from "../client.js";
@@ -10,7 +10,7 @@ import type { PacketStream } from "../stream.js";
 import { type Block, Transcript } from "../transcript.js";
 import { RunDisplay } from "./run-display.js";
 
-/** What a run has said so far. */
+/** The answer so far. */
 export interface CapStreamAnswer {
   text: string;
   /** Text and events in their order. */
@@ -19,49 +19,49 @@ export interface CapStreamAnswer {
   conversationId: string;
 }
 
-/** Where a run stands. */
+/** The state of a run. */
 export type CapStreamState =
   | { status: "idle" }
   | ({ status: "streaming" } & CapStreamAnswer)
-  /** The connection is gone; the next try is made at `until` (on the clock of `Date.now`). */
+  /** The connection is lost. The next retry is at `until` (on the clock of `Date.now`). */
   | ({ status: "retrying"; because: string; until: number } & CapStreamAnswer)
   | ({ status: "failed"; error: unknown } & CapStreamAnswer)
   | ({ status: "closed"; reason: string } & CapStreamAnswer);
 
 export interface CapStreamOptions {
-  /** Each packet, before the state shows it. */
+  /** Called for each packet, before the state shows it. */
   onPacket?: (packet: StreamPacket) => void;
-  /** What happens between packets. */
+  /** Called for events between packets. */
   onNotice?: (notice: Notice) => void;
-  /** A failure; `useAGUIErrorHandler`'s `handleError` fits. */
+  /** Called for a failure. `handleError` of `useAGUIErrorHandler` fits. */
   onError?: (error: unknown) => void;
 }
 
 export interface CapStream {
   state: CapStreamState;
   /**
-   * Says something; in a new conversation unless one is named. Ends what runs here, though not at
-   * the server.
+   * Sends a message, by default in a new conversation. Stops following the present run, which
+   * continues on the server.
    */
   send: (message: string, conversationId?: string) => void;
-  /** Sends a request of your own, such as one that brings the conversation along. */
+  /** Sends your own request, for example one with the whole conversation. */
   assist: (request: Envelope, conversationId: string) => void;
-  /** Answers what the last run of a conversation asked. */
+  /** Answers the questions of a conversation's last run. */
   answer: (resume: readonly ResumeEntry[], conversationId: string) => void;
-  /** Follows a stream that exists. */
+  /** Follows an existing stream. */
   attach: (cursor: string) => void;
   /**
-   * After a failure that passes: asks for the next attempt of the same run. False if only a new
-   * question can help.
+   * After a transient failure: starts the next attempt of the same run. Returns false if only a new
+   * request can help.
    */
   retry: () => boolean;
   /** Stops the run at the server. */
   stop: () => Promise<void>;
-  /** Back to idle. */
+  /** Returns to idle. */
   reset: () => void;
 }
 
-/** Runs of one client as React state. Functions are stable as long as the client is. */
+/** Runs of one client as React state. The functions are stable as long as the client is. */
 export function useCapStream(client: CapClient, options: CapStreamOptions = {}): CapStream {
   const [state, setState] = useState<CapStreamState>({ status: "idle" });
   const latest = useRef(options);
@@ -101,7 +101,7 @@ export function useCapStream(client: CapClient, options: CapStreamOptions = {}):
   return { state, ...actions };
 }
 
-/** One run, from the first request to its end. Once it is left, it changes no state. */
+/** One run, from the first request to its end. After it is left, it changes no state. */
 class Run {
   #left = new AbortController();
   readonly #transcript = new Transcript();
@@ -126,9 +126,7 @@ class Run {
     this.#left.abort();
   }
 
-  /**
-   * Sends the same request again, if the run waits for its client or the connection was lost.
-   */
+  /** Sends the same request again, if the run waits for its client or the connection was lost. */
   again(): boolean {
     const failure = this.#failure;
     const isWaiting = failure instanceof CAPRuntimeError && failure.error?.severity === "TRANSIENT";

@@ -1,5 +1,5 @@
-// The console's API, typed. The key goes with the request and nowhere else; a failure is a
-// failure, never an empty list.
+// The console's API, typed. The key is only in request headers. A failure is an error, never an
+// empty list.
 import { authorization } from "../../authorization.js";
 import type {
   AgentDetails,
@@ -18,7 +18,7 @@ import type {
 
 export type Face = "cap" | "cap-v2" | "ag-ui";
 
-/** What the gateway answered instead. */
+/** The gateway's refusal. */
 export class Refused extends Error {
   override readonly name = "Refused";
 
@@ -32,7 +32,7 @@ export class Refused extends Error {
   }
 }
 
-/** A question: where it goes, and what is left out is not sent. */
+/** The parameters of a query. Undefined ones are not sent. */
 export type Query = Readonly<Record<string, string | number | undefined>>;
 
 export class Api {
@@ -66,7 +66,7 @@ export class Api {
   readonly frames = (id: string, query: Query, signal?: AbortSignal) =>
     this.#ask(`/runs/${id}/frames`, query, { signal });
   readonly events = (signal: AbortSignal) => this.#ask("/events", {}, { signal });
-  /** Answered once CLOSE is in the journal. */
+  /** Resolves when CLOSE is in the journal. */
   readonly stop = (id: string) => this.#ask(`/runs/${id}/stop`, {}, { method: "POST" });
   readonly purge = (id: string) => this.#ask(`/runs/${id}`, {}, { method: "DELETE" });
   readonly purgeSession = (tenant: string, session: string) =>
@@ -93,7 +93,7 @@ export class Api {
   }
 }
 
-/** `?a=1&b=2`, without what is not set; nothing if nothing is. */
+/** `?a=1&b=2` without undefined members; empty if there are none. */
 export function search(query: Query): string {
   const set = Object.entries(query).filter(([, value]) => value !== undefined && value !== "");
   return set.length === 0

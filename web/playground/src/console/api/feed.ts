@@ -1,14 +1,14 @@
-// What happens at the gateway, as it happens: one connection for the whole page, read by fetch
-// because it carries a key. A hidden tab closes it; whoever was away is told to ask anew.
+// The gateway's live events: one connection for the whole page, over fetch because it needs a key.
+// It is closed while the tab is hidden. After a gap, listeners are told to load their data again.
 import { Decoder } from "capstan";
 
 import type { Health, Refusal, RunNews } from "../generated/answers.js";
 
-/** How long until the next try, in milliseconds; the last one stays. */
+/** The waits before retries, in milliseconds. The last one repeats. */
 const WAITS = [1_000, 2_000, 5_000, 15_000];
 
 export type FeedState = "live" | "away";
-/** What the feed reports. */
+/** An event of the feed. */
 export type FeedEvent =
   | ({ type: "run" } & RunNews)
   | { type: "refused"; refusal: Refusal }
@@ -68,7 +68,7 @@ export class Feed {
     const response = await this.open(signal);
     this.#tries = 0;
     this.#turn("live");
-    // What happened meanwhile was told to nobody here.
+    // Events of the meantime were missed.
     if (this.#wasLive) this.#tell({ type: "lagged" });
     this.#wasLive = true;
     const decoder = new Decoder();
@@ -93,7 +93,7 @@ export class Feed {
   }
 }
 
-/** An event of the feed; nothing if it is of a later version. */
+/** Parses an event; undefined for a type of a later version. */
 export function eventOf(name: string, data: string): FeedEvent | undefined {
   switch (name) {
     case "run": {

@@ -6,41 +6,41 @@ import type {
   ErrorDomain,
 } from "../../../../packages/capstan/src/generated/wire.js";
 
-/** An agent: what it is, and how its runs of the last day ended in this process. */
+/** An agent, and how its runs of the last day ended in this process. */
 export type AgentDetails = {
   name: string;
   /** `local`, `agent` or `model`. */
   kind: string;
   provider: string;
   model?: string | null;
-  /** The host of its upstream, for those who see the server. */
+  /** The host of its upstream, for visitors who may see the server. */
   host?: string | null;
-  /** Whether a key is shown to that host. */
+  /** Whether that host gets a key. */
   key_set?: boolean | null;
   max_attempts: number;
-  /** In seconds. */
+  /** The timeouts, in seconds. */
   timeouts: AgentTimeouts;
   running: number;
   waiting: number;
   outcomes: Outcomes;
   first_packet_ms: Percentiles;
-  /** Of the last hour, to be compared. */
+  /** The same for the last hour, for comparison. */
   first_packet_ms_lately: Percentiles;
   attempts_per_run: number | null;
   calls_per_attempt: number | null;
   last_success_at?: string | null;
   last_fault?: LastFault | null;
-  /** Of a route: those that it asks. */
+  /** The members, if the agent is a route. */
   members?: Array<Member>;
 };
 
-/** The agents, and how they do. */
+/** The agents, and the results of their runs. */
 export type AgentTable = {
-  /** The default one first. */
+  /** The default agent first. */
   agents: Array<AgentDetails>;
 };
 
-/** What is waited for. */
+/** The timeouts of an agent. */
 export type AgentTimeouts = {
   run: number;
   idle: number;
@@ -64,6 +64,8 @@ export type AttemptDetails = {
   reset_to?: number | null;
   /** How much it repeated of the earlier attempt, which was not written again. */
   swallowed_bytes: number;
+  /** How the attempt continued an answer that had broken off. */
+  continued_by?: ContinuedBy | null;
   /** Calls of upstreams. */
   calls: number;
   /** The members of a route that the attempt called. */
@@ -94,6 +96,15 @@ export const ContentRule = {
 } as const;
 export type ContentRule = (typeof ContentRule)[keyof typeof ContentRule];
 
+/** How an attempt continues an answer that has broken off. */
+export const ContinuedBy = {
+  PREFILL: "prefill",
+  COMPARISON: "comparison",
+  RESET: "reset",
+  UPSTREAM_RESUME: "upstream_resume",
+} as const;
+export type ContinuedBy = (typeof ContinuedBy)[keyof typeof ContinuedBy];
+
 /** A conversation, oldest turn first. */
 export type Conversation = {
   turns: Array<NumberedTurn>;
@@ -111,17 +122,17 @@ export type Drains = {
   state: ServerState;
 };
 
-/** A fault and an agent. */
+/** The counts of a fault of an agent. */
 export type FaultCell = {
   code: string;
   title: string | null;
-  /** Empty for requests that were refused. */
+  /** Empty for refused requests. */
   agent: string;
-  /** They ended a run. */
+  /** Faults that ended a run. */
   fatal: number;
-  /** Their run went on. */
+  /** Faults after which the run continued. */
   healed: number;
-  /** Requests that were refused. */
+  /** Refused requests. */
   refused: number;
 };
 
@@ -146,7 +157,7 @@ export type FaultDetails = {
   others_last_hour: number;
 };
 
-/** A moment. */
+/** The counts of one step of time. */
 export type FaultStep = {
   at: string;
   fatal: number;
@@ -154,11 +165,11 @@ export type FaultStep = {
   refused: number;
 };
 
-/** What failed, by code and agent, and over time. */
+/** Faults by code and agent, and over time. */
 export type FaultTable = {
   from: string;
   to: string;
-  /** 60 for a day at most, 3600 beyond, and where several processes share the journal. */
+  /** 60 for a day at most. 3600 for longer ranges, and where several gateways share the journal. */
   step_seconds: number;
   cells: Array<FaultCell>;
   series: Array<FaultStep>;
@@ -192,7 +203,7 @@ export type Health = {
   faults_5m: number;
   version: string;
   uptime_seconds: number;
-  /** The number of this process, if several share the journal. */
+  /** The number of this gateway, if several share the journal. */
   replica?: ReplicaPlace | null;
 };
 
@@ -206,7 +217,7 @@ export type Hit = {
   seq?: number | null;
 };
 
-/** What kind of id leads there. */
+/** The kind of id that matched. */
 export const HitKind = {
   STREAM: "stream",
   CURSOR: "cursor",
@@ -305,7 +316,7 @@ export type Me = {
   /** The URL of a request's log, with `{request_id}` in it. */
   logs_url?: string | null;
   version: string;
-  /** Whether several processes may share the journal. */
+  /** Whether several gateways may share the journal. */
   replicas: boolean;
 };
 
@@ -347,10 +358,10 @@ export type Outcomes = {
   stopped: number;
 };
 
-/** What to look at first. */
+/** The overview page. */
 export type Overview = {
   attention: Array<Attention>;
-  /** What failed most in the last hour, five at most. */
+  /** The most frequent faults of the last hour, five at most. */
   faults: Array<TopFault>;
 };
 
@@ -363,7 +374,7 @@ export const Parting = {
 } as const;
 export type Parting = (typeof Parting)[keyof typeof Parting];
 
-/** Times that so many in a hundred did not exceed, about; null if there were none. */
+/** Approximate percentiles; null if there were no values. */
 export type Percentiles = {
   p50: number | null;
   p95: number | null;
@@ -393,12 +404,12 @@ export type ReplicaList = {
   replicas: Array<ListedReplica>;
 };
 
-/** The number of a process among those that share the journal. */
+/** The number of a gateway among those that share the journal. */
 export type ReplicaPlace = {
   name: string;
   /** From 1, by age. */
   n: number;
-  /** How many processes are live. */
+  /** The number of live gateways. */
   of: number;
 };
 
@@ -471,7 +482,7 @@ export type RunRow = {
   last_packet_at?: string | null;
   /** The model that answered. */
   model?: string | null;
-  /** The process that runs it, if several share the journal. */
+  /** The gateway that runs it, if several share the journal. */
   owner?: string | null;
 };
 
@@ -525,38 +536,38 @@ export type TenantDetails = {
   name: string;
   runs: Use;
   responses: Use;
-  /** Runs begun in this minute, in this process. */
+  /** Runs that began in this minute, in this process. */
   requests_per_minute: Use;
   sessions: Use;
   bytes: Use;
   tokens_today: Use;
   retention: TenantKept;
   no_store: boolean;
-  /** Requests of the last day that were refused, by code, in this process. */
+  /** Refused requests of the last day by code, in this process. */
   refusals: Record<string, number>;
 };
 
-/** What is kept. */
+/** What the journal stores for the tenant. */
 export type TenantKept = {
   max_age_seconds: number;
   max_bytes: number | null;
 };
 
-/** The tenants, and what they use of what they may. */
+/** The tenants with their usage and limits. */
 export type TenantTable = {
   tenants: Array<TenantDetails>;
 };
 
-/** A fault and the agent that met it. */
+/** A fault of an agent. */
 export type TopFault = {
   code: string;
   title: string | null;
-  /** Empty for requests that were refused. */
+  /** Empty for refused requests. */
   agent: string;
   count: number;
 };
 
-/** How much of how much; no limit if null. */
+/** A usage and its limit; null if there is no limit. */
 export type Use = {
   used: number;
   limit: number | null;
@@ -568,6 +579,11 @@ export type ViewerDetails = {
   left_at?: string | null;
   ended?: Parting | null;
   cursor_at_start: number;
+  /**
+   * If its request repeats an earlier one: the number of complete blocks or items of the answer
+   * that the client had.
+   */
+  attached_behind?: number | null;
   /** The last packet that was written to its socket. */
   cursor: number;
 };
@@ -581,6 +597,8 @@ export type Viewers = {
   joined: number;
   /** How many of them resumed at a cursor. */
   resumed: number;
+  /** How many came with a repeated request, in protocols without cursors. */
+  attached: number;
   /** How many the server disconnected, because it stopped or could not read on. */
   cut: number;
   /** How many the server disconnected, because they did not read. */
@@ -589,7 +607,7 @@ export type Viewers = {
   last_cursor: number;
 };
 
-/** Who looks. */
+/** The kind of visitor. */
 export const VisitorKind = {
   TENANT: "tenant",
   OPERATOR: "operator",
@@ -597,10 +615,10 @@ export const VisitorKind = {
 } as const;
 export type VisitorKind = (typeof VisitorKind)[keyof typeof VisitorKind];
 
-/** What happened to a run. */
+/** The change of a run. */
 export type What = "began" | "waits" | "armed" | "closed" | "attempt";
 
-/** Why a run needs somebody. */
+/** Why a run needs attention. */
 export const Why = {
   SILENT: "silent",
   OVERDUE: "overdue",

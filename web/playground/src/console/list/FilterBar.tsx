@@ -1,4 +1,4 @@
-// What the list is narrowed to: presets, and a field for each filter. All of it is in the address.
+// The filters of the list: presets, and a field for each filter. All of them are in the address.
 import { type ReactNode, useEffect, useState } from "react";
 
 import { Button } from "../../ui/Button.js";
@@ -7,7 +7,7 @@ import { seesSeveral, useConsole } from "../context.js";
 import { RunStatus } from "../generated/answers.js";
 import { Link } from "../router.js";
 import { type Filters, searchOf, to } from "../url.js";
-import { useAsked } from "../use-asked.js";
+import { useQuery } from "../use-query.js";
 import { presets } from "./presets.js";
 
 interface Props {
@@ -17,7 +17,7 @@ interface Props {
 
 export function FilterBar({ filters, onChange }: Props): ReactNode {
   const { api, me } = useConsole();
-  const agents = useAsked("agents", api.agents).value?.agents ?? [];
+  const agents = useQuery("agents", api.agents).value?.agents ?? [];
   const isSet = searchOf(filters) !== "";
   return (
     <div className="filters">
@@ -64,14 +64,18 @@ export function FilterBar({ filters, onChange }: Props): ReactNode {
             <option key={name}>{name}</option>
           ))}
         </Select>
-        <Words label="Fault code" value={filters.fault} onChange={(fault) => onChange({ fault })} />
-        <Words
+        <TextField
+          label="Fault code"
+          value={filters.fault}
+          onChange={(fault) => onChange({ fault })}
+        />
+        <TextField
           label="Session"
           value={filters.session}
           onChange={(session) => onChange({ session })}
         />
         {seesSeveral(me) && (
-          <Words
+          <TextField
             label="Tenant"
             value={filters.tenant}
             onChange={(tenant) => onChange({ tenant })}
@@ -84,13 +88,13 @@ export function FilterBar({ filters, onChange }: Props): ReactNode {
   );
 }
 
-/** What can be chosen; what the address has is among it, even if there is no such thing. */
+/** The choices, with the one of the address even if it does not exist. */
 function withChosen(names: readonly string[], chosen: string): readonly string[] {
   return [...new Set([...names, ...(chosen === "" ? [] : [chosen])])];
 }
 
-/** Text that counts once it is whole: on Enter, or when the field is left. */
-function Words({
+/** A text field that takes effect on Enter, or when it loses the focus. */
+function TextField({
   label,
   value,
   onChange,
@@ -118,7 +122,7 @@ function Words({
   );
 }
 
-/** A time in the browser's zone; the address has it in UTC. */
+/** A time in the browser's zone. The address has it in UTC. */
 function Moment({
   label,
   value,

@@ -1,4 +1,5 @@
-// What waits at the top of the list, or why nothing comes. Said aloud at most every five seconds.
+// The number of new runs above the list, or why there are none. Screen readers announce it at most
+// every five seconds.
 import { type ReactNode, useEffect, useState } from "react";
 
 import { Button } from "../../ui/Button.js";
@@ -8,7 +9,7 @@ const ALOUD = 5_000;
 
 interface Props {
   fresh: number;
-  /** The list begins somewhere in the past. */
+  /** The list begins in the past. */
   isPast: boolean;
   onShow: () => void;
   onNewest: () => void;
@@ -48,16 +49,16 @@ export function News({ fresh, isPast, onShow, onNewest }: Props): ReactNode {
   );
 }
 
-/** A text that changes at most every so often. */
+/** A text that changes at most once per interval. */
 function useSeldom(text: string, every: number): string {
-  const [said, setSaid] = useState({ text, at: 0 });
+  const [announced, setAnnounced] = useState({ text, at: 0 });
   useEffect(() => {
-    if (text === said.text) return;
+    if (text === announced.text) return;
     const timer = setTimeout(
-      () => setSaid({ text, at: Date.now() }),
-      Math.max(0, said.at + every - Date.now()),
+      () => setAnnounced({ text, at: Date.now() }),
+      Math.max(0, announced.at + every - Date.now()),
     );
     return () => clearTimeout(timer);
-  }, [text, said, every]);
-  return said.text;
+  }, [text, announced, every]);
+  return announced.text;
 }

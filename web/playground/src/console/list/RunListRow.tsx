@@ -1,4 +1,4 @@
-// One run of the list; on a narrow screen in two lines.
+// One run of the list, in two lines on a narrow screen.
 import { memo, type ReactNode } from "react";
 
 import type { RunRow } from "../generated/answers.js";
@@ -49,7 +49,7 @@ interface Props {
   row: RunRow;
   n: number;
   now: number;
-  /** The list it is in, which `[` and `]` walk. */
+  /** The query of its list, through which `[` and `]` walk. */
   search: string;
   withTenant: boolean;
 }
@@ -125,7 +125,7 @@ export const RunListRow = memo(function RunListRow({
   );
 }, isSameRow);
 
-/** A row of a run that is over changes with its age only, and that is told in steps. */
+/** A row of a finished run changes only with its age, which has steps. */
 function isSameRow(before: Props, next: Props): boolean {
   if (
     before.row !== next.row ||

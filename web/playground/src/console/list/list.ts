@@ -1,25 +1,25 @@
-// The list of runs as it grows at its end, page by page, and at its top, live. Pure, and nothing
-// moves unless it may: rows that are there change in place, new ones wait until somebody asks for
-// them.
+// The list of runs. It grows at its end by pages, and at its top by live events. Pure. Existing
+// rows change in place. New rows wait until the user asks for them, so that nothing moves
+// unexpectedly.
 import type { RunRow, RunRows } from "../generated/answers.js";
 import type { Filters } from "../url.js";
 
 export interface List {
   /** Newest first; stream ids sort by time. */
   rows: readonly RunRow[];
-  /** Rows that came while somebody looked. */
+  /** New rows that wait at the top. */
   fresh: readonly RunRow[];
-  /** Where the next page begins; nothing is left if there is none. */
+  /** The start of the next page; undefined if there is none. */
   next: string | undefined;
-  /** How far back the gateway looked, if its budget ran out before the page was full. */
+  /** How far back the gateway searched, if its budget was used up before the page was full. */
   lookedBackTo: string | undefined;
 }
 
 export const EMPTY: List = { rows: [], fresh: [], next: undefined, lookedBackTo: undefined };
 
 /**
- * The list with one more page at its end; fewer than `limit` rows and more to come means that the
- * gateway's budget ran out.
+ * Adds a page at the end. Fewer than `limit` rows with a next page mean that the gateway's budget
+ * was used up.
  */
 export function withPage(list: List, page: RunRows, limit: number): List {
   const isFirst = list.rows.length === 0;
@@ -32,7 +32,7 @@ export function withPage(list: List, page: RunRows, limit: number): List {
   };
 }
 
-/** The list after the feed told of a run. `mayMove`: nobody would notice a row more at the top. */
+/** Applies an event of the feed. `mayMove`: a row may be inserted at the top at once. */
 export function withLive(list: List, row: RunRow, filters: Filters, mayMove: boolean): List {
   if (indexOf(list.rows, row.stream_id) >= 0) return { ...list, rows: merged(list.rows, [row]) };
   if (!matches(row, filters) || isBeyond(list, row))
@@ -41,26 +41,26 @@ export function withLive(list: List, row: RunRow, filters: Filters, mayMove: boo
   return mayMove ? withFresh({ ...list, fresh }) : { ...list, fresh };
 }
 
-/** The list with what waited at its top. */
+/** Inserts the rows that wait at the top. */
 export function withFresh(list: List): List {
   return { ...list, rows: merged(list.rows, list.fresh), fresh: [] };
 }
 
-/** Without a run: it was purged. */
+/** Removes a run that was purged. */
 export function without(list: List, id: string): List {
   const others = (rows: readonly RunRow[]) => rows.filter(({ stream_id }) => stream_id !== id);
   return { ...list, rows: others(list.rows), fresh: others(list.fresh) };
 }
 
-/** It lies behind what was read so far, and comes with its page. */
+/** Whether the run is older than the loaded rows, and comes with its page. */
 function isBeyond({ rows, next }: List, { stream_id }: RunRow): boolean {
   const last = rows.at(-1);
   return next !== undefined && last !== undefined && stream_id < last.stream_id;
 }
 
 /**
- * Both, each run once and as the second has it, newest first. Both are sorted, so that only what
- * lies between is looked at: the rows are many, and runs begin by the dozen.
+ * Merges two sorted lists, newest first. Of equal runs, the second list's row is used. Only the
+ * overlapping part is compared, because there are many rows and frequent changes.
  */
 function merged(rows: readonly RunRow[], more: readonly RunRow[]): readonly RunRow[] {
   const [newest, oldest] = [more[0], more.at(-1)];
@@ -78,7 +78,7 @@ function merged(rows: readonly RunRow[], more: readonly RunRow[]): readonly RunR
   ];
 }
 
-/** How many rows are newer than a run. */
+/** The number of rows that are newer than a run. */
 function newerThan(rows: readonly RunRow[], id: string): number {
   let [low, high] = [0, rows.length];
   while (low < high) {
@@ -95,8 +95,8 @@ function indexOf(rows: readonly RunRow[], id: string): number {
 }
 
 /**
- * Whether a run belongs into the list. The server decides for its pages; this is for what the feed
- * tells.
+ * Whether a run matches the filters. The server decides for its pages; this is for events of the
+ * feed.
  */
 export function matches(row: RunRow, filters: Filters): boolean {
   const { tenant, agent, state, fault, session, since, until, before } = filters;
@@ -119,7 +119,7 @@ function isEither(wanted: string, found: string | null | undefined): boolean {
   return wanted === "" || wanted === found;
 }
 
-/** The runs before and after one, in the list's own order. */
+/** The runs before and after a run, in the order of the list. */
 export function neighbours(
   rows: readonly RunRow[],
   id: string,

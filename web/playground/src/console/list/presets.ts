@@ -1,4 +1,4 @@
-// Lists that people ask for most.
+// Presets of filters.
 import type { Filters } from "../url.js";
 
 export interface Preset {
@@ -16,7 +16,7 @@ export function presets(now: number): readonly Preset[] {
   ];
 }
 
-/** Midnight where the browser is. */
+/** Midnight in the browser's time zone. */
 function startOfDay(now: number): string {
   const day = new Date(now);
   day.setHours(0, 0, 0, 0);

@@ -1,33 +1,33 @@
-// Lists by their filters, as they were left: going back is where one was, and `[` `]` walk the
-// same list.
+// Lists by their filters, with their scroll positions. Going back restores them, and `[` and `]`
+// walk through the same list.
 import type { List } from "./list.js";
 
-export interface Kept {
+export interface StoredList {
   list: List;
-  /** How far it was scrolled. */
+  /** The scroll position. */
   top: number;
 }
 
-/** More than anybody goes back through. */
+/** The most lists; more than a user goes back through. */
 const MOST = 12;
 
 export class Shelf {
-  readonly #kept = new Map<string, Kept>();
+  readonly #stored = new Map<string, StoredList>();
 
-  get(search: string): Kept | undefined {
-    return this.#kept.get(search);
+  get(search: string): StoredList | undefined {
+    return this.#stored.get(search);
   }
 
-  put(search: string, kept: Kept): void {
-    this.#kept.delete(search);
-    this.#kept.set(search, kept);
-    const [oldest] = this.#kept.keys();
-    if (this.#kept.size > MOST && oldest !== undefined) this.#kept.delete(oldest);
+  put(search: string, stored: StoredList): void {
+    this.#stored.delete(search);
+    this.#stored.set(search, stored);
+    const [oldest] = this.#stored.keys();
+    if (this.#stored.size > MOST && oldest !== undefined) this.#stored.delete(oldest);
   }
 
-  /** Changes every list that is kept. */
+  /** Changes every stored list. */
   change(by: (list: List) => List): void {
-    for (const [search, kept] of this.#kept)
-      this.#kept.set(search, { ...kept, list: by(kept.list) });
+    for (const [search, stored] of this.#stored)
+      this.#stored.set(search, { ...stored, list: by(stored.list) });
   }
 }

@@ -1,14 +1,14 @@
-// Which rows of a long list are on screen. Rows are of one height, so that it is arithmetic and
-// not measuring.
+// Computes which rows of a long list are on the screen. All rows have the same height, so nothing
+// is measured.
 
-/** Rows beyond the edge that are there already when somebody scrolls. */
+/** Rows beyond the edge that are rendered in advance. */
 const BESIDE = 4;
-/** No browser lays out more; beyond it positions are lost. */
+/** The tallest layout of browsers. Beyond it positions are wrong. */
 const TALLEST = 15_000_000;
 
 export interface Range {
   first: number;
-  /** One past the last. */
+  /** The index after the last row. */
   end: number;
 }
 
@@ -25,12 +25,12 @@ export function range(
 }
 
 /**
- * The rows to have next on the way from those that are there to those that shall be: only so many
- * more at a time, those on screen first.
+ * The next range of rows on the way to the wanted range. It adds at most `more` rows per step,
+ * those on the screen first.
  */
 export function grow(there: Range, wanted: Range, seen: number, more: number): Range {
-  const kept = { first: Math.max(there.first, wanted.first), end: Math.min(there.end, wanted.end) };
-  const { first, end } = kept.first < kept.end ? kept : { first: seen, end: seen };
+  const both = { first: Math.max(there.first, wanted.first), end: Math.min(there.end, wanted.end) };
+  const { first, end } = both.first < both.end ? both : { first: seen, end: seen };
   const below = Math.min(wanted.end - end, more);
   const above = Math.min(first - wanted.first, more - below);
   return { first: first - above, end: end + below };
@@ -40,12 +40,12 @@ function clamp(place: number, count: number): number {
   return Math.min(count, Math.max(0, place));
 }
 
-/** How tall all rows are together. */
+/** The height of all rows. */
 export function total(row: number, count: number): number {
   return Math.min(TALLEST, row * count);
 }
 
-/** Where to scroll so that a row can be seen whole: nowhere if it can. */
+/** The scroll position that shows a row completely; the present one if the row is visible. */
 export function reveal(at: number, top: number, height: number, row: number): number {
   if (at * row < top) return at * row;
   return (at + 1) * row > top + height ? (at + 1) * row - height : top;

@@ -1,20 +1,20 @@
-// Attempts as dots, one each, and as a word for whoever does not see them.
+// Attempts as dots, and as text for screen readers.
 import type { ReactNode } from "react";
 
 import type { RunRow } from "../generated/answers.js";
 import { plural } from "../format.js";
 
-/** More would not fit; the number says it. */
+/** The most dots. The number says the rest. */
 const MOST = 5;
 
 export function AttemptDots({ row }: { row: RunRow }): ReactNode {
   const isOpen = row.state === "running";
   const shown = row.attempts.slice(-MOST);
   const failed = row.attempts.filter(({ fault }) => fault).length;
-  const words = `${plural(row.attempts.length, "attempt")}, ${failed} failed`;
+  const text = `${plural(row.attempts.length, "attempt")}, ${failed} failed`;
   return (
-    <span className="dots" title={words}>
-      <span className="sr-only">{words}</span>
+    <span className="dots" title={text}>
+      <span className="sr-only">{text}</span>
       {row.attempts.length > MOST && <span aria-hidden="true">{row.attempts.length}×</span>}
       {shown.map(({ n, fault }) => (
         <span

@@ -1,29 +1,26 @@
-// Bars over time, stacked, as one picture; dragging over them, or the arrow keys, choose a
-// stretch. A table says the same beside it.
+// Stacked bars over time, as one picture. The user selects a range with the pointer or the arrow
+// keys. A table beside it has the same data.
 import { type KeyboardEvent, type PointerEvent, type ReactNode, useState } from "react";
 
 export interface Bar {
   at: string;
-  /** From the bottom up. */
+  /** The values from bottom to top. */
   parts: readonly number[];
 }
 
 interface Props {
   bars: readonly Bar[];
-  /** The tone of each part. */
+  /** The colour of each part. */
   tones: readonly string[];
   label: string;
-  /** The id of what says how it is done. */
+  /** The id of the usage instructions. */
   describedBy: string;
-  /** A stretch in words. */
-  tell: (from: Bar, to: Bar) => string;
+  /** The description of a range. */
+  describe: (from: Bar, to: Bar) => string;
   onChoose: (from: Bar, to: Bar) => void;
 }
 
-/**
- * Where a stretch was begun, and how far it goes by now: as times, since bars move on while it is
- * marked.
- */
+/** The selected range, as times, because bars move on during the selection. */
 interface Mark {
   from: string;
   to: string;
@@ -31,10 +28,10 @@ interface Mark {
 
 const HEIGHT = 100;
 
-export function Bars({ bars, tones, label, describedBy, tell, onChoose }: Props): ReactNode {
+export function Bars({ bars, tones, label, describedBy, describe, onChoose }: Props): ReactNode {
   const [mark, setMark] = useState<Mark | null>(null);
   const last = bars.length - 1;
-  // What has moved out of the picture did so at its beginning.
+  // A start that has left the picture counts as its beginning.
   const place = (at: string) =>
     Math.max(
       0,
@@ -68,7 +65,7 @@ export function Bars({ bars, tones, label, describedBy, tell, onChoose }: Props)
   };
   const isHeld = ({ currentTarget, pointerId }: PointerEvent) =>
     currentTarget.hasPointerCapture(pointerId);
-  const words = mark && tell(bars[from]!, bars[to]!);
+  const text = mark && describe(bars[from]!, bars[to]!);
   return (
     <div
       className="bars"
@@ -79,7 +76,7 @@ export function Bars({ bars, tones, label, describedBy, tell, onChoose }: Props)
       aria-valuemin={0}
       aria-valuemax={Math.max(0, last)}
       aria-valuenow={Math.max(0, mark ? place(mark.to) : last)}
-      aria-valuetext={words ?? "nothing is marked"}
+      aria-valuetext={text ?? "nothing is marked"}
       onKeyDown={press}
       onBlur={() => setMark(null)}
       onPointerDown={begin}
@@ -99,15 +96,12 @@ export function Bars({ bars, tones, label, describedBy, tell, onChoose }: Props)
           <path key={tone} className={`tone-${tone}`} d={pathOf(bars, n, most(bars))} />
         ))}
       </svg>
-      {words && <span className="bars-told">{words}</span>}
+      {text && <span className="bars-told">{text}</span>}
     </div>
   );
 }
 
-/**
- * The bar to which a key leads from another one; if none is marked yet, from beyond the end that it
- * comes from.
- */
+/** The bar that a key moves to. Without a selection, it starts beyond the end of the picture. */
 function led(key: string, at: number | undefined, last: number): number | undefined {
   switch (key) {
     case "ArrowLeft":
@@ -123,7 +117,7 @@ function led(key: string, at: number | undefined, last: number): number | undefi
   }
 }
 
-/** All bars of one part as a single path: elements are what costs. */
+/** All bars of one part as a single path, because elements are expensive. */
 function pathOf(bars: readonly Bar[], part: number, most: number): string {
   return bars
     .map(({ parts }, n) => {

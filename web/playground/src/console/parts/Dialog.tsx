@@ -1,4 +1,4 @@
-// A modal dialog of the browser's own: focus stays inside, Escape closes it.
+// A modal dialog of the browser: the focus stays inside, and Escape closes it.
 import { type ReactNode, useEffect, useRef } from "react";
 
 interface Props {

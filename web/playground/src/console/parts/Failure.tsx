@@ -1,4 +1,4 @@
-// A question that was not answered. It never looks like an empty answer.
+// A failed query. It never looks like an empty answer.
 import type { ReactNode } from "react";
 
 import { Button } from "../../ui/Button.js";
@@ -6,7 +6,7 @@ import { Icon } from "../../ui/Icon.js";
 import { Refused } from "../api/api.js";
 
 export function Failure({ error, onAgain }: { error: unknown; onAgain: () => void }): ReactNode {
-  const words = error instanceof Error ? error.message : String(error);
+  const message = error instanceof Error ? error.message : String(error);
   return (
     <div className="card notice tone-danger" role="alert">
       <Icon name="alert" />
@@ -16,7 +16,7 @@ export function Failure({ error, onAgain }: { error: unknown; onAgain: () => voi
             ? `Not answered · ${error.code}`
             : "The gateway cannot be reached"}
         </strong>
-        <p>{words}</p>
+        <p>{message}</p>
         {error instanceof Refused && error.requestId && (
           <p className="muted">request id {error.requestId}</p>
         )}

@@ -1,5 +1,5 @@
-// Asks before something is erased. Whoever means it types the end of its name; Enter counts once
-// that is right, as the button does.
+// The confirmation of an erasure: the user types the end of the name. Enter works once it is right,
+// like the button.
 import { type FormEvent, type ReactNode, useState } from "react";
 
 import { Button } from "../../ui/Button.js";
@@ -8,18 +8,18 @@ import { useAct } from "../use-act.js";
 import { Dialog } from "./Dialog.js";
 import { Failure } from "./Failure.js";
 
-/** Characters of a name that have to be typed. */
+/** The number of characters to type. */
 const LAST = 4;
 
 interface Props {
   title: string;
-  /** What it is called, whole. */
+  /** The whole name. */
   id: string;
   act: () => Promise<unknown>;
-  /** Once it is gone. */
+  /** Called after the erasure. */
   then: () => void;
   onClose: () => void;
-  /** What is about to happen. */
+  /** The description of the erasure. */
   children: ReactNode;
 }
 

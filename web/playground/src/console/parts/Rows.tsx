@@ -1,4 +1,4 @@
-// A long list of equal rows: only those on screen are elements, however many there are.
+// A long list of rows of equal height. Only the rows on the screen are elements.
 import {
   type ReactNode,
   type RefObject,
@@ -15,26 +15,26 @@ interface Props {
   /** The height of a row in pixels. */
   row: number;
   render: (n: number) => ReactNode;
-  /** The row that must be seen. */
+  /** The row that must be visible. */
   shown?: number | undefined;
   top?: number | undefined;
   onTop?: ((top: number) => void) | undefined;
-  /** The end comes near. */
+  /** Called when the end of the list is near. */
   onEnd?: (() => void) | undefined;
   box?: RefObject<HTMLDivElement | null>;
   label: string;
 }
 
-/** How many rows before the end the next page is asked for. */
+/** How many rows before the end the next page is loaded. */
 const AHEAD = 30;
 /**
- * Rows that come within one frame. A screen of them at once would hold a slow machine up while
- * somebody scrolls.
+ * The most rows that are added per frame. A whole screen at once would block a slow machine while
+ * the user scrolls.
  */
 const MORE = 3;
-/** Rows that are there at once when a list appears; the rest of a screen takes a few frames. */
+/** Rows that appear at once with a new list. The rest of the screen takes a few frames. */
 const FIRST = 8;
-/** Milliseconds between two looks at what somebody flies past. */
+/** The interval of updates while the user scrolls fast, in milliseconds. */
 const PAUSE = 100;
 
 export function Rows({
@@ -57,15 +57,15 @@ export function Rows({
   useLayoutEffect(() => {
     const node = view.current;
     if (!node) return;
-    // To scroll or to ask for a height would lay the page out now, and again once it is whole.
-    // Who watches is told when it is.
+    // Setting the scroll position or reading a height would cause an extra layout. The observer
+    // reports the height later.
     if (first > 0) node.scrollTop = first;
     const sizes = new ResizeObserver(() =>
       setPlace({ top: node.scrollTop, height: node.clientHeight }),
     );
     sizes.observe(node);
     return () => sizes.disconnect();
-    // Where it begins counts once.
+    // The start position is used once.
   }, []);
 
   useEffect(() => {
@@ -104,8 +104,8 @@ export function Rows({
 }
 
 /**
- * Some of them at first, and a few more with each frame. Whoever flies past is shown a few now and
- * then: what nobody could read costs nothing.
+ * Renders a few rows at first, and more with each frame. While the user scrolls fast, only some
+ * rows are rendered at intervals, because nobody could read all of them.
  */
 function useSteps(wanted: Range, seen: number, count: number): Range {
   const [, setFrame] = useState(0);

@@ -1,4 +1,4 @@
-// The state of a run: an icon and a word, never colour alone.
+// The state of a run as an icon and a word, never as a colour alone.
 import type { ReactNode } from "react";
 
 import { Badge, type Tone } from "../../ui/Badge.js";

@@ -1,5 +1,5 @@
-// Tabs by the rules for tabs: arrows move between them, and only the chosen one is in the way of
-// Tab.
+// Tabs by the WAI-ARIA rules: arrow keys move between them, and only the selected one is in the tab
+// order.
 import type { KeyboardEvent, ReactNode } from "react";
 
 interface Props<T extends string> {

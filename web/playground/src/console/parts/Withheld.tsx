@@ -1,4 +1,4 @@
-// In place of what was said: why it is not here, or how to see it.
+// Shown in place of content: why it is hidden, or how to see it.
 import type { ReactNode } from "react";
 
 import { Button } from "../../ui/Button.js";
@@ -6,7 +6,7 @@ import { Icon } from "../../ui/Icon.js";
 import type { Me } from "../generated/answers.js";
 import { useConsole } from "../context.js";
 
-/** `may`: whether this visitor may see what was said here, if they ask. */
+/** `may`: whether this visitor may see the content on request. */
 export function Withheld({ may, onAsk }: { may: boolean; onAsk: () => void }): ReactNode {
   const { me } = useConsole();
   if (!may || me.content === "never")
@@ -15,11 +15,11 @@ export function Withheld({ may, onAsk }: { may: boolean; onAsk: () => void }): R
         <Icon name="shield" /> {whyNot(me)}
       </p>
     );
-  // Of all visitors only operators look at what is not theirs: only their looks are written down.
+  // The audit records only operators' reads, because tenants read their own content.
   return (
     <p className="card empty">
-      <Icon name="eye" /> What was said is shown when you ask for it
-      {me.who === "operator" ? ", and asking is logged" : ""}.{" "}
+      <Icon name="eye" /> The content is shown on request
+      {me.who === "operator" ? ", and the request is logged" : ""}.{" "}
       <Button size="small" look="primary" onClick={onAsk}>
         Show content
       </Button>
@@ -29,8 +29,8 @@ export function Withheld({ may, onAsk }: { may: boolean; onAsk: () => void }): R
 
 function whyNot({ content, may }: Me): string {
   if (content === "never")
-    return 'This gateway shows nothing of what was said: console.content is "never".';
+    return 'This gateway shows no content: console.content is "never".';
   if (may.includes("content"))
-    return "What was said here is not yours to see: its tenant keeps it to itself.";
-  return "What was said here is not yours to see: your key shows the shape of runs only.";
+    return "You may not see this content: its tenant does not allow it.";
+  return "You may not see this content: your key shows the shape of runs only.";
 }

@@ -1,5 +1,5 @@
-// Stop and purge. Neither has a shortcut; each says what it is about to do, and «stopped» only
-// once it is true.
+// Stop and purge. Neither has a shortcut. Each explains its effect, and shows «stopped» only when
+// that is true.
 import { type ReactNode, useState } from "react";
 
 import { Button } from "../../ui/Button.js";
@@ -50,7 +50,7 @@ function Stop({ row, onClose }: { row: RunRow; onClose: () => void }): ReactNode
   return (
     <Dialog name="stop-title" title="Stop this run?" onClose={onClose}>
       <Named row={row} />
-      <p>Its viewers get a CLOSE. What it has said stays.</p>
+      <p>Its viewers get a CLOSE. Its output stays.</p>
       {error !== undefined && <Failure error={error} onAgain={run} />}
       <div className="row">
         <Button onClick={onClose}>{state === "done" ? "Close" : "Let it run"}</Button>

@@ -1,4 +1,4 @@
-// What the agent was given to answer: the turns before this one that were whole, and the question.
+// The agent's input: the complete turns before this one, and the question.
 import type { ReactNode } from "react";
 
 import { Markdown } from "../../markdown/Markdown.js";
@@ -6,41 +6,40 @@ import type { NumberedTurn, RunRow } from "../generated/answers.js";
 import { useConsole } from "../context.js";
 import { plural } from "../format.js";
 import { Failure } from "../parts/Failure.js";
-import { useAsked } from "../use-asked.js";
+import { useQuery } from "../use-query.js";
 import { textOf } from "./packets.js";
 
 export function AsAsked({ row, question }: { row: RunRow; question: string }): ReactNode {
   const { api } = useConsole();
   const { session } = row;
-  const asked = useAsked(session ? `asked ${row.stream_id}` : null, (signal) =>
+  const result = useQuery(session ? `asked ${row.stream_id}` : null, (signal) =>
     api.session(row.tenant, session ?? "", {}, signal),
   );
-  const { given, left } = historyOf(asked.value?.turns ?? [], row.stream_id);
-  if (asked.error !== undefined) return <Failure error={asked.error} onAgain={asked.again} />;
+  const { given, left } = historyOf(result.value?.turns ?? [], row.stream_id);
+  if (result.error !== undefined) return <Failure error={result.error} onAgain={result.again} />;
   return (
     <div className="content as-asked">
       {left > 0 && (
         <p className="muted">
-          {plural(left, "partial turn")} of the conversation {left === 1 ? "was" : "were"} not told
-          to it.
+          It did not get {plural(left, "partial turn")} of the conversation.
         </p>
       )}
-      {asked.value?.next != null && (
+      {result.value?.next != null && (
         <p className="muted">The first hundred turns of a long conversation.</p>
       )}
       <ol className="plain">
         {given.flatMap(({ stream_id, messages }) =>
           messages.map(({ role, parts }, n) => (
-            <Said key={`${stream_id} ${n}`} role={role} text={textOf(parts)} />
+            <Message key={`${stream_id} ${n}`} role={role} text={textOf(parts)} />
           )),
         )}
-        <Said role="user" text={question} />
+        <Message role="user" text={question} />
       </ol>
     </div>
   );
 }
 
-function Said({ role, text }: { role: string; text: string }): ReactNode {
+function Message({ role, text }: { role: string; text: string }): ReactNode {
   return (
     <li className="card">
       <span className="muted">{role}</span>
@@ -50,7 +49,7 @@ function Said({ role, text }: { role: string; text: string }): ReactNode {
 }
 
 /**
- * The turns that a run was given, and how many of those before it were not. Stream ids sort by
+ * The turns that a run got, and the number of earlier turns that it did not get. Stream ids sort by
  * time.
  */
 export function historyOf(

@@ -1,5 +1,5 @@
-// What the user saw, by the playground's own rendering, and how it came: at the speed at which it
-// did.
+// The answer as the user saw it, rendered by the playground's code, with a replay at its original
+// speed.
 import type { CapStreamState } from "capstan/react";
 import { type KeyboardEvent, type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 
@@ -29,12 +29,14 @@ import type { Tape } from "./tape.js";
 interface Props {
   question: string;
   tape: Tape;
-  /** The packet that is looked at; the last one if there is none. */
+  /** The selected packet; the last one if undefined. */
   at: number | undefined;
   onAt: (seq: number | undefined) => void;
 }
 
-/** More is not laid out unless somebody wants it: a replay changes it sixty times a second. */
+/**
+ * The longest text that is laid out by default, because a replay changes it sixty times a second.
+ */
 const LONGEST = 20_000;
 
 export function AsSeen({ question, tape, at, onAt }: Props): ReactNode {
@@ -44,10 +46,10 @@ export function AsSeen({ question, tape, at, onAt }: Props): ReactNode {
   const place = at === undefined ? tape.length : tape.placeOf(at);
   const [replay, setReplay] = useReplay(times, place, (shown) => onAt(seqAt(tape, shown)));
   const isPlaying = replay.since !== undefined;
-  const seen = useFold(tape, place);
+  const folded = useFold(tape, place);
   const { state, hidden } = useMemo(
-    () => tailOf(seen, isWhole && !isPlaying ? Infinity : LONGEST),
-    [seen, isWhole, isPlaying],
+    () => tailOf(folded, isWhole && !isPlaying ? Infinity : LONGEST),
+    [folded, isWhole, isPlaying],
   );
   const turn = useMemo(() => ({ id: "run", question, state }), [question, state]);
 
@@ -131,14 +133,14 @@ export function AsSeen({ question, tape, at, onAt }: Props): ReactNode {
   );
 }
 
-/** The packet of the last of so many frames. */
+/** The packet of the last of `shown` frames. */
 function seqAt(tape: Tape, shown: number): number {
   return shown > 0 && shown <= tape.length ? tape.seq(shown - 1) : 0;
 }
 
 /**
- * What a viewer had at a place. What is far takes its time, and what was seen before stays
- * meanwhile.
+ * The state of a viewer at a position. A distant position takes a while; meanwhile the last state
+ * is shown.
  */
 function useFold(tape: Tape, place: number): CapStreamState {
   const [fold] = useState(() => new Fold());
@@ -164,10 +166,7 @@ function useFold(tape: Tape, place: number): CapStreamState {
   return near ?? before.current;
 }
 
-/**
- * A replay that tells how many packets are shown, with the frames of the screen, until it is
- * through.
- */
+/** A replay that updates the number of shown packets with each animation frame, until its end. */
 function useReplay(
   times: readonly number[],
   place: number,

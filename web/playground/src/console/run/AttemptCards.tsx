@@ -1,17 +1,25 @@
-// Every attempt, not only the last: when it began, how it ended, what it took.
+// All attempts: their start, end and usage.
 import { type ReactNode, useEffect, useState } from "react";
 
 import { Markdown } from "../../markdown/Markdown.js";
 import { Badge } from "../../ui/Badge.js";
-import type { AttemptDetails, RunDetails } from "../generated/answers.js";
+import type { AttemptDetails, ContinuedBy, RunDetails } from "../generated/answers.js";
 import { bytes, clock, count, plural, span, tokens } from "../format.js";
 import { CopyButton } from "../../ui/Copy.js";
 import { Pace } from "./pace.js";
 import type { Tape } from "./tape.js";
 
+/** How an attempt continued an answer that had broken off. */
+const CONTINUED_BY: Readonly<Record<ContinuedBy, string>> = {
+  prefill: "prefill: the model continued the answer",
+  comparison: "comparison: a new answer that begins like the first",
+  reset: "reset: a new answer that differs from the first",
+  upstream_resume: "upstream resume: the upstream sent the rest of its stream",
+};
+
 interface Props {
   detail: RunDetails;
-  /** Empty while content is not shown. */
+  /** Empty while content is hidden. */
   tape: Tape;
   now: number;
   onAt: (seq: number) => void;
@@ -23,14 +31,16 @@ export function AttemptCards({ detail, tape, now, onAt }: Props): ReactNode {
       {detail.attempts.map((attempt) => (
         <li key={attempt.n} className="card" data-attempt={attempt.n}>
           <AttemptCard attempt={attempt} now={now} onAt={onAt} />
-          {isParted(detail.attempts, attempt) && <Said attempt={attempt} tape={tape} />}
+          {isParted(detail.attempts, attempt) && <AttemptText attempt={attempt} tape={tape} />}
         </li>
       ))}
     </ol>
   );
 }
 
-/** A reset lies before or behind it: then both texts are worth a look, side by side. */
+/**
+ * Whether a reset is before or after the attempt. Then its text differs and is shown side by side.
+ */
 function isParted(attempts: readonly AttemptDetails[], { n, reset_to }: AttemptDetails): boolean {
   return reset_to != null || attempts.some((other) => other.n === n + 1 && other.reset_to != null);
 }
@@ -56,6 +66,7 @@ function AttemptCard({
     retry_after,
     calls,
     members,
+    continued_by,
     swallowed_bytes,
     reset_to,
   } = attempt;
@@ -114,6 +125,7 @@ function AttemptCard({
               .join(", ")}
           </Fact>
         )}
+        {continued_by && <Fact name="continued by">{CONTINUED_BY[continued_by]}</Fact>}
         {retry_after != null && <Fact name="asked to wait">{retry_after} s</Fact>}
         {reset_to != null && <Fact name="took back">what came after packet {reset_to}</Fact>}
         {swallowed_bytes != null && swallowed_bytes > 0 && (
@@ -150,8 +162,8 @@ function Fact({ name, children }: { name: string; children: ReactNode }): ReactN
   );
 }
 
-/** What this attempt said, by itself. */
-function Said({
+/** The text of this attempt only. */
+function AttemptText({
   attempt: { from_seq, to_seq },
   tape,
 }: {
@@ -163,10 +175,10 @@ function Said({
   useEffect(() => {
     const left = new AbortController();
     void saidBetween(tape, first, end, left.signal).then(
-      (said) => said !== undefined && setText(said),
+      (text) => text !== undefined && setText(text),
     );
     return () => left.abort();
-    // Once it has all of them, a tape that grows has nothing more to say.
+    // Once it has all frames, a longer tape changes nothing.
   }, [first, end]);
   if (text === "") return null;
   return (

@@ -1,5 +1,5 @@
-// The time axis: a picture to zoom and drag, and a table of the same for keyboards and screen
-// readers.
+// The time axis: a picture to zoom and drag, and a table with the same data for keyboards and
+// screen readers.
 import {
   Fragment,
   type KeyboardEvent,
@@ -37,21 +37,21 @@ interface Props {
   now: number;
   at: number | undefined;
   onAt: (seq: number) => void;
-  /** A part of it, `from-to` in milliseconds; all if there is none. */
+  /** The visible part, `from-to` in milliseconds; everything if undefined. */
   zoom: string | undefined;
   onZoom: (zoom: string | undefined) => void;
   isFolding: boolean;
   onFolding: (isFolding: boolean) => void;
 }
 
-/** What the picture shows, in the order of its legend. */
+/** The parts of the picture, in the order of its legend. */
 const LEGEND = ["attempt", "wait", "packet", "event", "error", "viewer"] as const;
 
-/** A press that moves less is a click. */
+/** The most movement of a click, in pixels. */
 const CLICK = 4;
 /**
- * Milliseconds after which a zoom or drag has come to rest. Until then it is this picture's alone:
- * the address is everybody's, and all of the page follows it.
+ * The delay after which a zoom or drag ends, in milliseconds. Until then only this picture changes,
+ * because a change of the address renders the whole page.
  */
 const REST = 150;
 
@@ -138,8 +138,8 @@ export const AxisView = memo(function AxisView({
 }, isSame);
 
 /**
- * What it draws is the same; frames that are read meanwhile change nothing here. Handlers go where
- * the address stands when they are called.
+ * Whether the picture stays the same. Frames that are loaded meanwhile do not change it. Handlers
+ * use the address at the time of the call.
  */
 function isSame(before: Props, next: Props): boolean {
   return (
@@ -153,8 +153,8 @@ function isSame(before: Props, next: Props): boolean {
 }
 
 /**
- * A stretch that is being chosen, and how to choose another: `settle` is told once it has stood
- * still for so long.
+ * A range during its selection, and its setter. `settle` is called when the range has not changed
+ * for the delay.
  */
 function useHeld(
   settle: (next: Stretch) => void,
@@ -193,7 +193,7 @@ interface CanvasProps {
 }
 
 function Canvas({ axis, marks, view, at, isFolding, onAt, onView }: CanvasProps): ReactNode {
-  // It is painted with the colours of the theme, and anew with those of another.
+  // The canvas is drawn with the colours of the theme, and again when the theme changes.
   useShownTheme();
   const canvas = useRef<HTMLCanvasElement>(null);
   const drag = useRef<{ x: number; view: Stretch; isMoved: boolean } | null>(null);
@@ -233,7 +233,7 @@ function Canvas({ axis, marks, view, at, isFolding, onAt, onView }: CanvasProps)
   useEffect(() => {
     const node = canvas.current;
     if (!node) return;
-    // React listens to wheels passively; a zoom must not scroll the page as well.
+    // React registers wheel listeners as passive, but a zoom must not scroll the page.
     const wheel = (event: WheelEvent) => {
       if (!event.ctrlKey && !event.metaKey && Math.abs(event.deltaX) <= Math.abs(event.deltaY))
         return;

@@ -1,4 +1,4 @@
-// Why it failed, what that means and what to do, before anything else.
+// The failure of a run first: why it failed, the meaning, and the remedy.
 import { faultOf } from "capstan";
 import type { ReactNode } from "react";
 
@@ -75,8 +75,8 @@ export function FaultPanel({
 }
 
 /**
- * What is counted is of this process; the list is of the journal, and may know others where none
- * were counted.
+ * The counts belong to this process, but the list covers the journal. So the list may have runs
+ * where the count is zero.
  */
 function Others({
   fault: { code, others_last_hour },

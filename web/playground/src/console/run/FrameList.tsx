@@ -1,4 +1,4 @@
-// The frames as they were sent, in any face of CAP or AG-UI; only what is on screen is an element.
+// The frames of a run, in CAP or AG-UI. Only those on the screen are elements.
 import { memo, type ReactNode, useMemo } from "react";
 
 import { raw } from "../../raw.js";
@@ -11,14 +11,16 @@ import { countUpTo, type Tape } from "./tape.js";
 import { type Frames, MOST } from "./use-frames.js";
 
 const ROW = 26;
-/** Characters of a row: more does not fit on any screen, and all of them are laid out. */
+/**
+ * The longest text of a row, in characters. More would not fit on a screen, but would be laid out.
+ */
 const WIDEST = 200;
 
 interface Props {
   read: Frames;
   face: Face;
   onFace: (face: Face) => void;
-  /** Only these; all if it is empty. */
+  /** The only op to show; all if empty. */
   op: string;
   onOp: (op: string) => void;
   at: number | undefined;
@@ -33,7 +35,7 @@ export function FrameList({ read, face, onFace, op, onOp, at, onAt }: Props): Re
   const { tape } = read;
   const some = useMemo(() => (op === "" ? undefined : tape.named(op)), [tape, op]);
   const length = some?.length ?? tape.length;
-  /** Of the tape's frames, the one in a row. */
+  /** The index in the tape of a row's frame. */
   const nth = (n: number) => some?.[n] ?? n;
   const place = at === undefined ? -1 : countUpTo(length, at - 1, (n) => tape.seq(nth(n)));
   const chosen = place < length ? place : -1;
@@ -86,7 +88,7 @@ export function FrameList({ read, face, onFace, op, onOp, at, onAt }: Props): Re
 interface RowProps {
   n: number;
   tape: Tape;
-  /** Which of the tape's frames. */
+  /** The index of the frame in the tape. */
   nth: number;
   isChosen: boolean;
   onAt: (seq: number) => void;
@@ -109,7 +111,7 @@ const FrameRow = memo(function FrameRow({ n, tape, nth, isChosen, onAt }: RowPro
   );
 }, isSameRow);
 
-/** A tape that has grown has the same frames in their places. */
+/** In a longer tape, existing frames have the same indices. */
 function isSameRow(before: RowProps, next: RowProps): boolean {
   return (
     before.n === next.n &&

@@ -1,4 +1,4 @@
-// Everything that the axis draws, in rows.
+// The data of the axis as a table.
 import { type ReactNode, useMemo } from "react";
 
 import type { Mark, RunDetails } from "../generated/answers.js";

@@ -1,4 +1,4 @@
-// The body as it was claimed. There are no headers: none are stored.
+// The body of the request. Headers are not stored.
 import { type ReactNode, useMemo, useState } from "react";
 
 import { raw } from "../../raw.js";

@@ -1,4 +1,4 @@
-// The head of a run: its state, one sentence, its ids, ways out, and what can be done with it.
+// The head of a run: its state, a sentence, its ids, links and actions.
 import type { ReactNode } from "react";
 
 import { Icon } from "../../ui/Icon.js";

@@ -1,4 +1,4 @@
-// The run to go: as it was sent, as packets, or as a command that gets it or asks it again.
+// Downloads of a run: its frames, its packets, or commands to fetch or repeat it.
 import { newId } from "capstan";
 import { type ReactNode, useMemo, useState } from "react";
 
@@ -12,12 +12,12 @@ import { Failure } from "../parts/Failure.js";
 import { againCurl, attachCurl, downloadCurl, tailCommand } from "./curl.js";
 import { read, Tape } from "./tape.js";
 
-/** Above this a tab is the wrong place for it. */
+/** The largest download in a tab, in bytes. */
 const LARGEST = 50_000_000;
 
 interface Props {
   row: RunRow;
-  /** Nothing while content is not shown. */
+  /** Undefined while content is hidden. */
   body: string | undefined;
   mayRead: boolean;
 }
@@ -99,9 +99,7 @@ async function linesOf(text: string): Promise<string> {
   return Array.from({ length: tape.length }, (_, n) => `${tape.frame(n).data}\n`).join("");
 }
 
-/**
- * By a link that is followed at once: the request needs a key, so the address alone would not do.
- */
+/** Saves by a temporary link, because a request needs a key and a plain address has none. */
 function save(name: string, text: string): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type: "application/octet-stream" }));

@@ -1,9 +1,9 @@
 // The time axis as numbers: bars of attempts, waits between them, and a scale on which long waits
-// may be folded. Pure; a canvas draws it.
+// are folded. Pure; a canvas draws it.
 import type { AttemptDetails, RunDetails, ViewerDetails } from "../generated/answers.js";
 import { isOver } from "../format.js";
 
-/** A stretch of the run, in milliseconds since it was created. */
+/** A range of the run, in milliseconds since its creation. */
 export interface Stretch {
   from: number;
   to: number;
@@ -11,16 +11,16 @@ export interface Stretch {
 
 export interface AttemptBar extends Stretch {
   n: number;
-  /** Up to here it was silent. */
+  /** The end of the silence before the first packet. */
   first: number;
   isOpen: boolean;
   fault: string | undefined;
-  /** Bytes that it said again, and that were not written. */
+  /** Repeated bytes, which were not written again. */
   swallowed: number;
 }
 
 export interface Wait extends Stretch {
-  /** Who must come for the run to go on. */
+  /** Who starts the next attempt. */
   says: string;
 }
 
@@ -34,13 +34,13 @@ export interface Axis {
   attempts: readonly AttemptBar[];
   waits: readonly Wait[];
   viewers: readonly ViewerBar[];
-  /** When it ended, or now. */
+  /** The end of the run, or now. */
   end: number;
 }
 
-/** Waits longer than this are folded, unless somebody wants them whole. */
+/** Longer waits are folded, unless the user unfolds them. */
 export const LONG_WAIT = 10_000;
-/** What a folded wait takes of the width that the rest has. */
+/** The width of a folded wait, as a share of the other width. */
 const FOLDED = 0.06;
 
 export function axisOf(detail: RunDetails, now: number): Axis {
@@ -67,7 +67,7 @@ export function axisOf(detail: RunDetails, now: number): Axis {
   return { attempts, waits: waitsOf(attempts, detail, last), viewers, end: last };
 }
 
-/** `before`: when the one before it ended, for an attempt whose beginning nobody noted. */
+/** `before`: the end of the previous attempt, used if an attempt's start is unknown. */
 function attemptBar(
   attempt: AttemptDetails,
   before: number,
@@ -100,15 +100,15 @@ function waitsOf(
   });
   const last = attempts.at(-1);
   if (row.state !== "waiting" || !last || last.isOpen) return between;
-  const who = not_before ? "waits until its client comes back" : "waits for its client";
-  return end > last.to ? [...between, { from: last.to, to: end, says: who }] : between;
+  const says = not_before ? "waits until its client comes back" : "waits for its client";
+  return end > last.to ? [...between, { from: last.to, to: end, says: says }] : between;
 }
 
-/** Time to width and back. Straight but for folds, and never backwards. */
+/** Converts between time and pixels: linear except for folds, and never decreasing. */
 export interface Scale {
   x: (t: number) => number;
   t: (x: number) => number;
-  /** Pixels of a millisecond outside of folds. */
+  /** Pixels per millisecond, outside of folds. */
   per: number;
   folds: readonly Stretch[];
 }
@@ -136,14 +136,14 @@ export function scale(axis: Axis, width: number, view: Stretch, isFolding: boole
   return { x: (t) => (virtual(t) - left) * per, t: (x) => real(x / per + left), per, folds };
 }
 
-/** How much of a stretch lies before a moment. */
+/** The length of a range before a moment. */
 function covered(t: number, from: number, to: number): number {
   return Math.min(Math.max(t - from, 0), to - from);
 }
 
 /**
- * A part of the whole, zoomed by a factor around a moment; never outside of it, never narrower than
- * a millisecond.
+ * The visible range, zoomed by a factor around a moment. It stays within the whole, and has at
+ * least one millisecond.
  */
 export function zoomed(view: Stretch, around: number, factor: number, end: number): Stretch {
   const length = Math.min(end, Math.max(1, (view.to - view.from) * factor));
@@ -151,7 +151,7 @@ export function zoomed(view: Stretch, around: number, factor: number, end: numbe
   return within(around - share * length, length, end);
 }
 
-/** Moved to the side. */
+/** The visible range, moved sideways. */
 export function moved(view: Stretch, by: number, end: number): Stretch {
   return within(view.from + by, view.to - view.from, end);
 }
@@ -161,7 +161,7 @@ function within(from: number, length: number, end: number): Stretch {
   return { from: left, to: Math.min(end, left + length) };
 }
 
-/** How many packets fall into each column of pixels; `xs` of rising moments only. */
+/** The number of packets in each column of pixels. `xs` must be increasing. */
 export function density(times: ArrayLike<number>, scale: Scale, width: number): Uint32Array {
   const columns = new Uint32Array(Math.max(1, Math.ceil(width)));
   const last = scale.t(width);
@@ -172,7 +172,7 @@ export function density(times: ArrayLike<number>, scale: Scale, width: number): 
   return columns;
 }
 
-/** The place of the first that is not before a moment. */
+/** The index of the first time that is not before a moment. */
 export function after(times: ArrayLike<number>, t: number): number {
   let [low, high] = [0, times.length];
   while (low < high) {
@@ -184,8 +184,8 @@ export function after(times: ArrayLike<number>, t: number): number {
 }
 
 /**
- * Round steps for the ruler, at least so many pixels apart; none within a fold, where they would
- * lie on each other.
+ * Round steps for the ruler, with a minimal distance in pixels. Folds have none, because they would
+ * overlap.
  */
 export function ticks(
   view: Stretch,
@@ -205,7 +205,7 @@ export function ticks(
   });
 }
 
-/** What is left of a stretch without the folds in it. */
+/** A range without the folds in it. */
 function between(view: Stretch, folds: readonly Stretch[]): readonly Stretch[] {
   const starts = [view.from, ...folds.map(({ to }) => to)];
   const ends = [...folds.map(({ from }) => from), view.to];

@@ -1,20 +1,20 @@
-// Commands to take home. None holds a key: the shell puts it in.
+// Commands for a shell. They contain no key: the shell inserts it.
 import { isObject } from "../../json.js";
 import type { RunRow } from "../generated/answers.js";
 
 const KEY = '-H "Authorization: Bearer $CAPSTAN_KEY"';
 
-/** One argument of a POSIX shell, whatever is in it. */
+/** Quotes any text as one argument for a POSIX shell. */
 export function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** Follows the stream, from its first packet. */
+/** Follows the stream from its first packet. */
 export function attachCurl(origin: string, id: string): string {
   return `curl -N ${KEY} ${quoted(`${origin}/v1/streams/${id}`)}`;
 }
 
-/** What was sent, into the file that `capstan replay` takes. */
+/** Downloads the frames into a file for `capstan replay`. */
 export function downloadCurl(origin: string, id: string): string {
   return `curl -o ${id}.sse ${KEY} ${quoted(`${origin}/v1/console/runs/${id}/frames`)}`;
 }
@@ -23,7 +23,7 @@ export function tailCommand(origin: string, id: string): string {
   return `capstan tail --url ${quoted(origin)} ${id}`;
 }
 
-/** Which route starts such a run, and what names it there. */
+/** The routes that start such runs, and the member with the run's key. */
 const STARTS: Readonly<
   Record<
     string,
@@ -36,7 +36,7 @@ const STARTS: Readonly<
 };
 
 /**
- * Asks the same again, as a run of its own; nothing for faces whose requests name no run, or for a
+ * Sends the same request as a new run. Undefined for faces whose requests have no key, or for a
  * body that cannot be read.
  */
 export function againCurl(

@@ -1,19 +1,19 @@
-// Draws the axis. One canvas, whatever the number of packets.
+// Draws the axis on one canvas, whatever the number of packets.
 import type { Mark } from "../generated/answers.js";
 import { bytes, span } from "../format.js";
 import { after, type Axis, density, type Scale, type Stretch, ticks } from "./axis.js";
 
-/** Where each lane is, from the top. */
+/** The vertical position of each lane. */
 const LANES = { attempts: 22, waits: 22, packets: 56, viewers: 108 } as const;
-/** Room at both sides, so that what lies at the very end is seen whole. */
+/** The margin on both sides, so that the ends are fully visible. */
 export const SIDE = 8;
 const BAR = 22;
 const PACKETS = 40;
-/** More would be a blur. */
+/** The most viewers that are drawn. */
 const VIEWERS = 6;
 const VIEWER = 7;
 
-/** How tall the picture is: a lane that is empty takes no room. */
+/** The height of the picture. Empty lanes take no space. */
 export function heightOf({ viewers }: Axis): number {
   return (
     LANES.packets +
@@ -29,9 +29,9 @@ export interface Picture {
   times: ArrayLike<number>;
   scale: Scale;
   view: Stretch;
-  /** Without the room at the sides. */
+  /** The width without the margins. */
   width: number;
-  /** The moment that is looked at. */
+  /** The selected moment. */
   at: number | undefined;
 }
 
@@ -68,12 +68,12 @@ function ruler(
   for (const tick of ticks(view, scale)) {
     const x = Math.round(scale.x(tick)) + 0.5;
     line(context, x, 14, x, heightOf(axis));
-    const words = span(tick).replace(".0 s", " s");
-    const left = Math.min(x + 3, width + SIDE - context.measureText(words).width);
-    // Behind a fold a tick may come close to the last one.
+    const label = span(tick).replace(".0 s", " s");
+    const left = Math.min(x + 3, width + SIDE - context.measureText(label).width);
+    // After a fold, a tick may be too close to the last one.
     if (left < free) continue;
-    context.fillText(words, left, 8);
-    free = left + context.measureText(words).width + 8;
+    context.fillText(label, left, 8);
+    free = left + context.measureText(label).width + 8;
   }
 }
 
@@ -96,10 +96,10 @@ function attempts(
     if (right - left < 16) continue;
     const isFilled = middle - left < 14;
     context.fillStyle = isFilled ? colour("card") : tone;
-    const words = swallowed > 0 ? `${n} · ${bytes(swallowed)} said again` : String(n);
-    const isRoomy = right - Math.max(left, 0) > context.measureText(words).width + 10;
+    const label = swallowed > 0 ? `${n} · ${bytes(swallowed)} said again` : String(n);
+    const isRoomy = right - Math.max(left, 0) > context.measureText(label).width + 10;
     context.fillText(
-      isRoomy ? words : String(n),
+      isRoomy ? label : String(n),
       Math.max(left, 0) + 5,
       LANES.attempts + BAR / 2 + 1,
     );
@@ -118,19 +118,19 @@ function waits(context: CanvasRenderingContext2D, { axis, scale }: Picture, colo
       line(context, x, LANES.waits + BAR, x + BAR, LANES.waits);
     context.restore();
     const isFolded = scale.folds.some(({ from }) => from === wait.from);
-    const words = `${isFolded ? "⋯ " : ""}${span(wait.to - wait.from)}`;
-    if (right - left < context.measureText(words).width + 8) continue;
+    const label = `${isFolded ? "⋯ " : ""}${span(wait.to - wait.from)}`;
+    if (right - left < context.measureText(label).width + 8) continue;
     context.fillStyle = colour("card");
     context.fillRect(
-      (left + right - context.measureText(words).width) / 2 - 3,
+      (left + right - context.measureText(label).width) / 2 - 3,
       LANES.waits + 3,
-      context.measureText(words).width + 6,
+      context.measureText(label).width + 6,
       BAR - 6,
     );
     context.fillStyle = colour("warning");
     context.fillText(
-      words,
-      (left + right - context.measureText(words).width) / 2,
+      label,
+      (left + right - context.measureText(label).width) / 2,
       LANES.waits + BAR / 2 + 1,
     );
   }
@@ -146,7 +146,7 @@ function packets(
   const bottom = LANES.packets + PACKETS;
   context.fillStyle = colour("primary");
   columns.forEach((count, x) => {
-    // By the root: one packet is seen beside a thousand.
+    // The square root, so that one packet is visible beside a thousand.
     const height = Math.max(6, Math.sqrt(count / most) * (PACKETS - 10));
     if (count > 0) context.fillRect(x, bottom - height, 1.5, height);
   });

@@ -1,13 +1,13 @@
-// What the axis draws, in words and in order of time. Pure.
+// The events of the axis as sentences, in order of time. Pure.
 import type { AttemptDetails, Mark, RunDetails, ViewerDetails } from "../generated/answers.js";
 import { bytes, plural } from "../format.js";
 
 export interface Happening {
-  /** In milliseconds since the run was created. */
+  /** Milliseconds since the run's creation. */
   t: number;
   /**
-   * Where it stands among the packets of the same millisecond: an attempt begins before its first
-   * and ends after its last.
+   * The order among events of the same millisecond: an attempt begins before its first packet and
+   * ends after its last.
    */
   place: number;
   seq: number | undefined;
@@ -44,7 +44,17 @@ export function happenings(
 type At = (time: string, what: string, place?: number) => Happening;
 
 function ofAttempt(
-  { n, began_at, ended_at, from_seq, to_seq, fault, reset_to, swallowed_bytes }: AttemptDetails,
+  {
+    n,
+    began_at,
+    ended_at,
+    from_seq,
+    to_seq,
+    fault,
+    continued_by,
+    reset_to,
+    swallowed_bytes,
+  }: AttemptDetails,
   at: At,
 ): readonly Happening[] {
   const first = (from_seq ?? 0) - 0.5;
@@ -54,7 +64,8 @@ function ofAttempt(
   const how = fault ? `fails: ${fault}` : "ends";
   const reset = reset_to == null ? "" : `, takes back what came after packet ${reset_to}`;
   const swallowed = swallowed_bytes ? `, ${bytes(swallowed_bytes)} said again were swallowed` : "";
-  return [...begin, at(ended_at, `Attempt ${n} ${how}${reset}${swallowed}`, last)];
+  const continued = continued_by ? `, continued by ${continued_by.replace("_", " ")}` : "";
+  return [...begin, at(ended_at, `Attempt ${n} ${how}${continued}${reset}${swallowed}`, last)];
 }
 
 const ENDS: Readonly<Record<string, string>> = {
@@ -65,26 +76,34 @@ const ENDS: Readonly<Record<string, string>> = {
 };
 
 function ofViewer(
-  { joined_at, left_at, ended, cursor_at_start, cursor }: ViewerDetails,
+  { joined_at, left_at, ended, cursor_at_start, attached_behind, cursor }: ViewerDetails,
   at: At,
 ): readonly Happening[] {
   const came =
-    cursor_at_start > 0 ? `A viewer resumes after packet ${cursor_at_start}` : "A viewer joins";
+    attached_behind != null
+      ? `A viewer repeats its request and reads ${placeOf(attached_behind)}`
+      : cursor_at_start > 0
+        ? `A viewer resumes after packet ${cursor_at_start}`
+        : "A viewer joins";
   const written = cursor == null ? "" : `, written to its socket up to ${cursor}`;
   if (!left_at) return [at(joined_at, `${came} and is still there${written}`)];
   return [at(joined_at, came), at(left_at, `A viewer ${ENDS[ended ?? ""] ?? "leaves"}${written}`)];
 }
 
-/**
- * Each gateway counts its own viewers: to ask the others at every look, or to write it down for
- * them, costs more than it tells.
- */
-export const ONLY_HERE =
-  "Only viewers at this gateway are shown; those at others are told of there";
+function placeOf(behind: number): string {
+  return behind > 0 ? `on behind ${plural(behind, "complete block")}` : "from the beginning";
+}
 
 /**
- * What is left of viewers once their run is over; where several gateways share the journal, of
- * those at the one that ended it.
+ * Each gateway counts only its own viewers. Asking the others, or storing the counts, would cost
+ * more than it is worth.
+ */
+export const ONLY_HERE =
+  "Only viewers at this gateway are shown; each gateway shows its own";
+
+/**
+ * The summary of viewers of a finished run. If several gateways share the journal, it covers the
+ * gateway that ended the run.
  */
 export function viewersSum(
   { viewers_sum: sum, row }: RunDetails,
@@ -94,6 +113,7 @@ export function viewersSum(
   const parts = [
     `${plural(sum.joined, "viewer")}${isShared ? " at the gateway that ended it" : ""}`,
     sum.resumed > 0 ? `${sum.resumed} resumed` : "",
+    sum.attached > 0 ? `${sum.attached} repeated the request` : "",
     sum.cut > 0 ? `${sum.cut} cut off` : "",
     sum.stalled > 0 ? `${sum.stalled} stalled` : "",
   ];
@@ -104,8 +124,8 @@ export function viewersSum(
 }
 
 /**
- * The sum is written together with the end, before that can be sent to anybody: that packets are
- * missing from it does not mean that they were lost.
+ * The sum is written together with the end, before clients can receive the end. So missing packets
+ * in it do not mean that they were lost.
  */
 function sentBy(last: number, packets: number): string {
   if (last >= packets) return "when its end was written, all its packets had been sent";

@@ -1,21 +1,21 @@
-// Long work in short pieces: between two of them a key, a click or a frame of the screen has its
-// turn.
+// Splits long work into short pieces, so that keys, clicks and animation frames are handled in
+// between.
 
 /**
- * Milliseconds of one piece. Four of them fit into a task that nobody notices, should the machine
- * be as slow as that.
+ * The length of a piece in milliseconds. Four of them stay below a noticeable delay even on a slow
+ * machine.
  */
 const PIECE = 10;
 
 export class Pace {
   #since = performance.now();
 
-  /** It is somebody else's turn. */
+  /** Whether the piece has used its time. */
   get isOver(): boolean {
     return performance.now() - this.#since >= PIECE;
   }
 
-  /** Lets the others go first. By a message, since timers of a hidden tab come once a second. */
+  /** Yields to other tasks. Uses a message, because timers of a hidden tab run once a second. */
   async rest(): Promise<void> {
     await new Promise<void>((resolve) => {
       const { port1, port2 } = new MessageChannel();

@@ -1,51 +1,49 @@
-// What a user saw: the packets of a run folded up to a place; and what was asked.
+// The run as a user saw it: its packets folded up to a position. And the user's question.
 import { CAPRuntimeError, type StreamPacket, Transcript } from "capstan";
 import type { CapStreamState } from "capstan/react";
 
 import { isObject, isText } from "../../json.js";
 import { Pace } from "./pace.js";
 
-/** Where packets come from; those that cannot be read are passed over. */
+/** The source of packets. Invalid ones are skipped. */
 export interface Packets {
   readonly length: number;
   packet: (n: number) => StreamPacket | undefined;
 }
 
-/** So many packets are folded at once without being noticed. */
+/** The number of packets that can be folded without a noticeable delay. */
 const AT_ONCE = 300;
-/** Packets from one stop to the next, at first. */
+/** The initial number of packets between two stops. */
 const APART = 1_000;
-/** More stops would take more room than they are worth: then every other one goes. */
+/** The most stops. Beyond it every second one is dropped. */
 const MOST_STOPS = 16;
 
-/** A fold at a place. */
+/** A fold at a position. */
 interface Stop {
   taken: number;
   transcript: Transcript;
   failure: StreamPacket | undefined;
 }
 
-/** Folds packets up to a place. Going on is cheap; going back begins at a stop on the way. */
+/** Folds packets up to a position. Going forward is cheap; going back starts at a stop. */
 export class Fold {
   #at = beginning();
   #stops: Stop[] = [];
   #apart = APART;
 
-  /** Whether a place is so close that one may wait for it. */
+  /** Whether a position is so close that the caller can wait for it. */
   isNear(count: number): boolean {
     return count >= this.#at.taken && count - this.#at.taken <= AT_ONCE;
   }
 
-  /**
-   * What a viewer had after so many packets, of which there may be more than before but no others.
-   */
+  /** The state of a viewer after `count` packets. The packets may have grown, but not changed. */
   upTo(packets: Packets, count: number): CapStreamState {
     const end = this.#begin(packets, count);
     while (this.#at.taken < end) this.#take(packets);
     return this.#state();
   }
 
-  /** The same, in turns with everything else; nothing if it is not wanted any more. */
+  /** The same in pieces that yield to other tasks. Undefined if the signal aborts. */
   async reach(
     packets: Packets,
     count: number,
@@ -61,7 +59,7 @@ export class Fold {
     return this.#state();
   }
 
-  /** Stands at or before the place; how far it is to go. */
+  /** Starts at the nearest stop before the position. Returns the distance. */
   #begin(packets: Packets, count: number): number {
     if (count < this.#at.taken)
       this.#at = copy(this.#stops.filter(({ taken }) => taken <= count).at(-1) ?? beginning());
@@ -107,16 +105,16 @@ function copy({ taken, transcript, failure }: Stop): Stop {
   return { taken, transcript: transcript.fork(), failure };
 }
 
-/** What was asked, as far as a body of any face says so. */
+/** The question in a body of any face, if it can be found. */
 export function questionOf(body: string): string {
   try {
-    return asked(JSON.parse(body)) ?? "";
+    return questionIn(JSON.parse(body)) ?? "";
   } catch {
     return "";
   }
 }
 
-function asked(value: unknown, depth = 0): string | undefined {
+function questionIn(value: unknown, depth = 0): string | undefined {
   if (!isObject(value) || depth > 3) return undefined;
   if (isText(value["query"])) return value["query"];
   if (isText(value["input"])) return value["input"];
@@ -132,16 +130,18 @@ function asked(value: unknown, depth = 0): string | undefined {
   }
   if (isObject(value["message"]))
     return textOf(value["message"]["parts"] ?? value["message"]["content"]);
-  return asked(value["payload"], depth + 1) ?? asked(value["params"], depth + 1);
+  return questionIn(value["payload"], depth + 1) ?? questionIn(value["params"], depth + 1);
 }
 
-/** The text of a message: its content, or the text among its parts. */
+/** The text of a message: its content, or the text of its parts. */
 export function textOf(content: unknown): string {
   if (isText(content)) return content;
   return Array.isArray(content) ? content.map(textOfPart).join("") : "";
 }
 
-/** Text parts of the gateway's own messages have `content`, those of other protocols `text`. */
+/**
+ * Text parts of the gateway's own messages have `content`; those of other protocols have `text`.
+ */
 function textOfPart(part: unknown): string {
   if (!isObject(part)) return isText(part) ? part : "";
   const text = part["text"] ?? (part["type"] === "text" ? part["content"] : undefined);
@@ -149,8 +149,8 @@ function textOfPart(part: unknown): string {
 }
 
 /**
- * A state whose text is not longer than so many characters, and how many were left out: at its
- * beginning, as one who reads along has it.
+ * A state with at most `most` characters of text, and the number of characters left out at its
+ * beginning.
  */
 export function tailOf(
   state: CapStreamState,
@@ -161,11 +161,11 @@ export function tailOf(
   let hidden = 0;
   const blocks = [...state.blocks].reverse().map((block) => {
     if (block.type !== "text") return block;
-    const kept =
+    const shown =
       block.text.length <= left ? block.text : block.text.slice(block.text.length - left);
-    left -= kept.length;
-    hidden += block.text.length - kept.length;
-    return kept === block.text ? block : { ...block, text: kept };
+    left -= shown.length;
+    hidden += block.text.length - shown.length;
+    return shown === block.text ? block : { ...block, text: shown };
   });
   return { state: hidden === 0 ? state : { ...state, blocks: blocks.reverse() }, hidden };
 }

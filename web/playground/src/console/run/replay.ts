@@ -1,15 +1,14 @@
-// The clock of a replay. Pure: it is asked where it stands at a moment, and has no timer of its
-// own.
+// The clock of a replay. Pure: it computes its position from the time, and has no timer.
 
 export const SPEEDS = [1, 4, 16] as const;
 export type Speed = (typeof SPEEDS)[number];
 
-/** Pauses longer than this are cut down to it, where waits are skipped. */
+/** Longer pauses are shortened to this, if waits are skipped. */
 export const LONGEST_PAUSE = 2_000;
 
 /**
- * When each packet is shown, in milliseconds since the first. Never backwards, whatever the stamps
- * say.
+ * When each packet is shown, in milliseconds since the first. Never decreasing, whatever the
+ * timestamps.
  */
 export function schedule(times: readonly number[], skipsWaits: boolean): readonly number[] {
   let at = 0;
@@ -21,16 +20,16 @@ export function schedule(times: readonly number[], skipsWaits: boolean): readonl
 }
 
 export interface Replay {
-  /** Where it stood when it was started or set. */
+  /** The position when it was started or set. */
   from: number;
-  /** Since when it plays; not at all if it rests. */
+  /** When it was started; undefined while it is paused. */
   since: number | undefined;
   speed: Speed;
 }
 
 export const RESTING: Replay = { from: 0, since: undefined, speed: 1 };
 
-/** Where the replay stands. */
+/** The present position of the replay. */
 export function standing({ from, since, speed }: Replay, now: number): number {
   return since === undefined ? from : from + Math.max(0, now - since) * speed;
 }
@@ -43,7 +42,7 @@ export function rested(replay: Replay, now: number): Replay {
   return { ...replay, from: standing(replay, now), since: undefined };
 }
 
-/** Goes on at once from another place. */
+/** Continues from another position. */
 export function set(replay: Replay, to: number, now: number): Replay {
   return { ...replay, from: Math.max(0, to), since: replay.since === undefined ? undefined : now };
 }
@@ -52,7 +51,7 @@ export function paced(replay: Replay, speed: Speed, now: number): Replay {
   return { ...set(replay, standing(replay, now), now), speed };
 }
 
-/** How many packets have been shown by then. */
+/** The number of packets that are shown by then. */
 export function shownBy(schedule: readonly number[], at: number): number {
   let [low, high] = [0, schedule.length];
   while (low < high) {

@@ -1,4 +1,5 @@
-// The run in one sentence. The gateway says what was; a countdown needs the page's clock.
+// The run in one sentence. The gateway writes it, except for a countdown, which needs the page's
+// clock.
 import type { RunDetails } from "../generated/answers.js";
 import { isOver, span } from "../format.js";
 
@@ -14,7 +15,7 @@ export function sentenceOf(detail: RunDetails, now: number): string {
   return `Attempt ${failed} failed, attempt ${failed + 1} ${when}.`;
 }
 
-/** What the fault panel is headed with: a run that goes on has not failed. */
+/** The heading of the fault panel. A run that continues has not failed. */
 export function faultHeading({ row, attempts }: RunDetails): string {
   const failed = attempts.filter(({ fault }) => fault).at(-1)?.n;
   if (row.state === "failed") return "Why it failed";
@@ -24,5 +25,5 @@ export function faultHeading({ row, attempts }: RunDetails): string {
       : `Attempt ${failed} failed, and the run went on`;
   return failed === undefined
     ? "What went wrong so far"
-    : `Attempt ${failed} failed, the run goes on`;
+    : `Attempt ${failed} failed, the run continues`;
 }

@@ -1,6 +1,5 @@
-// The frames of a run as they were sent: their text, and where each of them lies in it. A frame
-// is made when somebody looks at it. Objects by the hundred thousand would hold a slow machine up
-// each time that its memory is tidied.
+// The frames of a run: their text, and the position of each frame in it. A frame object is made
+// when it is shown. Hundreds of thousands of objects would slow down garbage collection.
 import { Decoder, decodePacket, hasData, parseCursor, type StreamPacket } from "capstan";
 
 import { isObject, isText } from "../../json.js";
@@ -9,34 +8,34 @@ import { Pace } from "./pace.js";
 
 export interface SentFrame {
   seq: number;
-  /** The op in CAP, the type of the event in AG-UI; with the type of an EVENT. */
+  /** The op in CAP, or the type of the event in AG-UI. For an EVENT, with its type. */
   name: string;
-  /** As it was sent, without the blank line. */
+  /** The frame's text without the blank line. */
   text: string;
   data: string;
 }
 
-/** A piece of a stream, whole frames; a number each in every list. */
+/** A part of a stream in complete frames. Every list has one entry per frame. */
 export interface Piece {
   text: string;
   starts: number[];
   ends: number[];
   seqs: number[];
-  /** When they were sent, in milliseconds; in CAP v1 only. */
+  /** The times of the packets in milliseconds; in CAP v1 only. */
   times: number[];
   names: string[];
 }
 
 /**
- * What has been read of a stream. It does not change: one that has more is another one, and shares
- * what they have in common.
+ * The loaded part of a stream. It is immutable: a longer tape is a new object, which shares the
+ * pieces.
  */
 export class Tape {
   static readonly EMPTY = new Tape([], []);
 
   private constructor(
     readonly pieces: readonly Piece[],
-    /** How many frames there are up to the end of each piece. */
+    /** The number of frames up to the end of each piece. */
     private readonly upTo: readonly number[],
   ) {}
 
@@ -50,12 +49,12 @@ export class Tape {
     return this.upTo.at(-1) ?? 0;
   }
 
-  /** The last packet that was read. */
+  /** The last loaded packet. */
   get last(): number {
     return this.pieces.at(-1)?.seqs.at(-1) ?? 0;
   }
 
-  /** How many frames are of packets at or before this one. */
+  /** The number of frames of packets up to this one. */
   placeOf(seq: number): number {
     const nth = countUpTo(this.pieces.length, seq, (n) => this.pieces[n]!.seqs.at(-1)!);
     const piece = this.pieces[nth];
@@ -76,7 +75,7 @@ export class Tape {
     return { seq: piece.seqs[at]!, name: piece.names[at]!, text, data: dataOf(text) };
   }
 
-  /** The packet of a frame of CAP v1; none if it cannot be read. */
+  /** The packet of a frame of CAP v1; undefined if it is invalid. */
   packet(n: number): StreamPacket | undefined {
     const [piece, at] = this.#find(n);
     return packetOf(dataOf(textOf(piece, at)));
@@ -86,7 +85,7 @@ export class Tape {
     return this.pieces.flatMap(({ times }) => times);
   }
 
-  /** The frames of a name. */
+  /** The indices of the frames with a name. */
   named(name: string): readonly number[] {
     const found: number[] = [];
     for (const [nth, { names }] of this.pieces.entries()) {
@@ -102,7 +101,7 @@ export class Tape {
   }
 }
 
-/** How many of so many numbers, which never fall, are at or below a number. */
+/** The number of values at or below `most`, in a list that never decreases. */
 export function countUpTo(length: number, most: number, of: (n: number) => number): number {
   let [low, high] = [0, length];
   while (low < high) {
@@ -113,15 +112,15 @@ export function countUpTo(length: number, most: number, of: (n: number) => numbe
   return low;
 }
 
-/** How our own frames begin, up to their data. */
+/** The head of a frame of the gateway, up to its data. */
 const HEAD = /(?:event: [^\n]*\n)?id: [^\n:]*:(\d+)[^\n]*\ndata: /y;
 /**
- * How a packet of CAP v1 begins, as the gateway writes it. What it says of an EVENT stands further
- * behind.
+ * The beginning of a CAP v1 packet as the gateway writes it. The type of an EVENT is later in the
+ * text.
  */
 const PACKET = /\{"stream_id":"[0-9a-f-]{36}","seq":\d+,"op":"(DELTA|ERROR|CLOSE)","t":"([^"]+)"/y;
 
-/** Finds the frames of a text after a packet. What cannot be read is shown all the same. */
+/** Finds the frames after a packet. Invalid frames are shown as well. */
 export async function read(text: string, face: Face, after = 0, pace = new Pace()): Promise<Piece> {
   const piece: Piece = { text, starts: [], ends: [], seqs: [], times: [], names: [] };
   for (let start = 0, end; (end = text.indexOf("\n\n", start)) >= 0; start = end + 2) {
@@ -145,7 +144,7 @@ interface Found {
   time: number | undefined;
 }
 
-/** A packet as the gateway writes it, without a look at what it says. */
+/** Reads a frame of the gateway's own form without parsing its data. */
 function glance(text: string, start: number, end: number, face: Face): Found | undefined {
   HEAD.lastIndex = start;
   const head = face === "cap" ? HEAD.exec(text) : null;
@@ -156,7 +155,7 @@ function glance(text: string, start: number, end: number, face: Face): Found | u
   return { seq: Number(head[1]), name: packet[1]!, time: Date.parse(packet[2]!) };
 }
 
-/** Any frame at all; nothing if it has no data. */
+/** Reads any frame; undefined if it has no data. */
 function look(text: string, face: Face): Found | undefined {
   const decoder = new Decoder();
   decoder.pushText(`${text}\n\n`);
@@ -191,7 +190,7 @@ function packetOf(data: string): StreamPacket | undefined {
   }
 }
 
-/** What a frame is called in lists. */
+/** The name of a frame in lists. */
 function nameOf(data: string): string {
   try {
     const value: unknown = JSON.parse(data);

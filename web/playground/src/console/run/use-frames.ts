@@ -1,23 +1,23 @@
-// The frames of a run, read piece by piece and only as far as somebody looks.
+// Loads the frames of a run in pieces, only as far as they are shown.
 import { useEffect, useState } from "react";
 
 import type { Face } from "../api/api.js";
 import { useConsole } from "../context.js";
 import { read as readPiece, Tape } from "./tape.js";
 
-/** Packets of one piece: few requests, and something to see soon. */
+/** The packets of one piece: few requests, and quick results. */
 const PIECE = 2_000;
-/** A tab holds no more; the rest is a curl away. */
+/** The most packets in a tab. Use curl for more. */
 export const MOST = 200_000;
 
 export interface Frames {
   tape: Tape;
   /**
-   * What kinds there are among them, noted as they come: to look through all of them with every
-   * piece would be felt.
+   * The kinds of frames, collected as they arrive. Searching all frames for each piece would be
+   * slow.
    */
   names: ReadonlySet<string>;
-  /** All that there is so far has been read. */
+  /** All existing frames were loaded. */
   isWhole: boolean;
   error: unknown;
   again: () => void;
@@ -30,7 +30,7 @@ const NONE = {
   error: undefined as unknown,
 };
 
-/** `last`: the run's last packet, as far as is known. Nothing is asked for unless it is wanted. */
+/** `last`: the run's last packet as far as known. Nothing is loaded unless `isWanted`. */
 export function useFrames(id: string, face: Face, last: number, isWanted: boolean): Frames {
   const { api } = useConsole();
   const name = `${id} ${face}`;
@@ -49,7 +49,7 @@ export function useFrames(id: string, face: Face, last: number, isWanted: boolea
       .then((text) => readPiece(text, face, read))
       .then((piece) => {
         if (left.signal.aborted) return;
-        // Nothing beyond means that this is all there is for now.
+        // An empty piece means that there are no more frames for now.
         const reached = Math.max(read, piece.seqs.at(-1) ?? 0, to <= last ? to : last);
         setFound({
           name,

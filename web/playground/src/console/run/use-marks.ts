@@ -1,13 +1,13 @@
-// The marks of a run. While it runs, only what is new is asked for.
+// Loads the marks of a run. While it runs, only new marks are loaded.
 import { useEffect, useState } from "react";
 
 import type { Mark, Marks } from "../generated/answers.js";
 import { useConsole } from "../context.js";
 
-/** As many places of a long stream as a wide screen has. */
+/** The number of samples of a long stream: the columns of a wide screen. */
 const COLUMNS = 1_000;
 
-/** `last`: the run's last packet, as far as is known. */
+/** `last`: the run's last packet as far as known. */
 export function useMarks(
   id: string,
   last: number,
@@ -38,7 +38,7 @@ export function useMarks(
   return { marks, error, again };
 }
 
-/** What was known and what came; a packet is marked once. */
+/** Joins known and new marks, one per packet. */
 export function joined(before: Marks | undefined, found: Marks): Marks {
   if (!before) return found;
   const last = before.marks.at(-1)?.[0] ?? 0;

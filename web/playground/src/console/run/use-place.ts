@@ -1,11 +1,13 @@
-// The packet that is looked at: scrubber, axis and frames share it, and the address holds it once
-// it rests.
+// The selected packet, which scrubber, axis and frames share. The address contains it after it has
+// stopped changing.
 import { useEffect, useState } from "react";
 
 import { navigate } from "../router.js";
 import { withQuery } from "../url.js";
 
-/** A replay changes it with every frame; browsers refuse so many changes of an address. */
+/**
+ * The delay before the address changes, because browsers limit the rate of changes during a replay.
+ */
 const REST = 400;
 
 export function usePlace(): [number | undefined, (seq: number | undefined) => void] {

@@ -1,4 +1,4 @@
-// The agents: what they are, and how they do.
+// The agents and their statistics.
 import type { ReactNode } from "react";
 
 import { Badge } from "../../ui/Badge.js";
@@ -8,21 +8,21 @@ import { age, count, span } from "../format.js";
 import { Failure } from "../parts/Failure.js";
 import { Link } from "../router.js";
 import { to } from "../url.js";
-import { useAsked, useNow } from "../use-asked.js";
+import { useQuery, useNow } from "../use-query.js";
 
-/** How often ages are told anew, and numbers at most. */
+/** The interval of updates of ages, and the shortest interval of updates of numbers. */
 const EVERY = 5_000;
 
 export function Agents({ only }: { only?: string }): ReactNode {
   const { api } = useConsole();
   const now = useNow(EVERY);
-  const asked = useAsked("agents", api.agents);
-  useNews(asked.again, EVERY);
-  const agents = asked.value?.agents.filter(({ name }) => only === undefined || name === only);
+  const result = useQuery("agents", api.agents);
+  useNews(result.again, EVERY);
+  const agents = result.value?.agents.filter(({ name }) => only === undefined || name === only);
   return (
     <div className="view">
       <h1>{only === undefined ? "Agents" : <>Agent {only}</>}</h1>
-      {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
+      {result.error !== undefined && <Failure error={result.error} onAgain={result.again} />}
       {agents?.length === 0 && (
         <p className="card empty">
           {only === undefined
@@ -129,11 +129,11 @@ function AgentCard({ agent, now }: { agent: AgentDetails; now: number }): ReactN
       {members && members.length > 0 && (
         <ol className="members" aria-label="Members of the route">
           {members.map((member) => {
-            const [tone, words] =
+            const [tone, text] =
               BREAKERS[member.breaker ?? ""] ?? (["neutral", member.breaker ?? ""] as const);
             return (
               <li key={member.name}>
-                {member.name} {words && <Badge tone={tone}>{words}</Badge>}
+                {member.name} {text && <Badge tone={tone}>{text}</Badge>}
               </li>
             );
           })}
@@ -144,8 +144,8 @@ function AgentCard({ agent, now }: { agent: AgentDetails; now: number }): ReactN
 }
 
 /**
- * First packets are counted by steps of time. All above the last step count as it, so that of those
- * only the step before is known to be too short.
+ * Times to the first packet are counted in steps. All times above the last step count as the last
+ * one, so the true value may be longer.
  */
 const LAST_STEP = 60_000;
 const ABOVE = "30 s";

@@ -1,4 +1,4 @@
-// Which codes fail where, and when. Every number leads to the runs behind it.
+// Faults by code, agent and time. Every number links to its runs.
 import { type ReactNode, useEffect, useState } from "react";
 
 import { Select } from "../../ui/Select.js";
@@ -9,7 +9,7 @@ import { type Bar, Bars } from "../parts/Bars.js";
 import { Failure } from "../parts/Failure.js";
 import { Link, navigate, useAddress } from "../router.js";
 import { to, withQuery } from "../url.js";
-import { useAsked } from "../use-asked.js";
+import { useQuery } from "../use-query.js";
 import { barLength, barsOf, matrix } from "./matrix.js";
 
 const SPANS = [
@@ -19,7 +19,7 @@ const SPANS = [
   ["720", "the last 30 days"],
 ] as const;
 const HOUR = 3_600_000;
-/** Somebody reads them: numbers that change at once are not read. */
+/** The shortest interval of updates, so that the numbers stay readable. */
 const EVERY = 5_000;
 
 export function Faults(): ReactNode {
@@ -28,17 +28,17 @@ export function Faults(): ReactNode {
   const query = new URLSearchParams(search);
   const hours = query.get("hours") ?? "24";
   const chosen = query.get("since");
-  const asked = useAsked(`faults ${search}`, (signal) => {
+  const result = useQuery(`faults ${search}`, (signal) => {
     const since = chosen ?? new Date(Date.now() - Number(hours) * HOUR).toISOString();
     return api.faults({ since, until: query.get("until") ?? undefined }, signal);
   });
-  useNews(asked.again, EVERY);
-  // The picture stays while another stretch is asked for, and the focus in it.
+  useNews(result.again, EVERY);
+  // The picture and the focus stay while another range is loaded.
   const [before, setBefore] = useState<FaultTable | undefined>(undefined);
   useEffect(() => {
-    if (asked.value) setBefore(asked.value);
-  }, [asked.value]);
-  const found = asked.value ?? (asked.error === undefined ? before : undefined);
+    if (result.value) setBefore(result.value);
+  }, [result.value]);
+  const found = result.value ?? (result.error === undefined ? before : undefined);
   const put = (changed: Readonly<Record<string, string | undefined>>) =>
     navigate(withQuery(path, search, changed));
   return (
@@ -61,15 +61,18 @@ export function Faults(): ReactNode {
           ))}
         </Select>
       </header>
-      {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
+      {result.error !== undefined && <Failure error={result.error} onAgain={result.again} />}
       {found && (
-        <Told found={found} onChoose={(since, until) => put({ since, until, hours: undefined })} />
+        <Charts
+          found={found}
+          onChoose={(since, until) => put({ since, until, hours: undefined })}
+        />
       )}
     </div>
   );
 }
 
-function Told({
+function Charts({
   found,
   onChoose,
 }: {
@@ -80,13 +83,13 @@ function Told({
   const bars = barsOf(found);
   const all = found.cells.reduce((sum, cell) => sum + cell.fatal + cell.healed + cell.refused, 0);
   const end = (at: string) => new Date(Date.parse(at) + barLength(found)).toISOString();
-  const tell = (from: Bar, last: Bar) => {
+  const describe = (from: Bar, last: Bar) => {
     const marked = bars.filter(({ at }) => at >= from.at && at <= last.at);
     const [fatal = 0, healed = 0, refused = 0] = [0, 1, 2].map((part) =>
       marked.reduce((sum, { parts }) => sum + parts[part]!, 0),
     );
     const time = `${clock(from.at, now)} to ${clock(end(last.at), now)}`;
-    return `${time}: ${told({ fatal, healed, refused })}`;
+    return `${time}: ${outcomesOf({ fatal, healed, refused })}`;
   };
   return (
     <>
@@ -101,7 +104,7 @@ function Told({
           tones={["danger", "warning", "neutral"]}
           label={`${plural(all, "fault")} over time`}
           describedBy="bars-how"
-          tell={tell}
+          describe={describe}
           onChoose={(from, last) => onChoose(from.at, end(last.at))}
         />
         <figcaption className="muted" id="bars-how">
@@ -191,7 +194,7 @@ function Matrix({ found }: { found: FaultTable }): ReactNode {
   );
 }
 
-function told({
+function outcomesOf({
   fatal,
   healed,
   refused,

@@ -1,4 +1,4 @@
-// Whatever id somebody has: to its run, or to why there is none.
+// Finds the run of any id, or explains why there is none.
 import { faultOf } from "capstan";
 import { type ReactNode, useEffect } from "react";
 
@@ -9,7 +9,7 @@ import { clock, span } from "../format.js";
 import { Failure } from "../parts/Failure.js";
 import { Link, navigate } from "../router.js";
 import { to } from "../url.js";
-import { useAsked } from "../use-asked.js";
+import { useQuery } from "../use-query.js";
 
 const KINDS: Readonly<Record<Hit["kind"], string>> = {
   stream: "a stream id",
@@ -22,10 +22,10 @@ const KINDS: Readonly<Record<Hit["kind"], string>> = {
 
 export function Find({ q }: { q: string }): ReactNode {
   const { api } = useConsole();
-  const asked = useAsked(q === "" ? null : `find ${q}`, (signal) => api.find(q, signal));
+  const result = useQuery(q === "" ? null : `find ${q}`, (signal) => api.find(q, signal));
   const only =
-    asked.value?.hits.length === 1 && asked.value.refusals.length === 0
-      ? hrefOf(asked.value.hits[0]!)
+    result.value?.hits.length === 1 && result.value.refusals.length === 0
+      ? hrefOf(result.value.hits[0]!)
       : undefined;
   useEffect(() => {
     if (only) navigate(only, { replace: true });
@@ -38,8 +38,8 @@ export function Find({ q }: { q: string }): ReactNode {
           Type any id into the box above: of a stream, a cursor, a request, a session or a trace.
         </p>
       )}
-      {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
-      {asked.value && !only && <Answer q={q} found={asked.value} />}
+      {result.error !== undefined && <Failure error={result.error} onAgain={result.again} />}
+      {result.value && !only && <Answer q={q} found={result.value} />}
     </div>
   );
 }
@@ -98,7 +98,7 @@ function Answer({
   );
 }
 
-/** A call that left no run. */
+/** A refused request, which left no run. */
 function Refused({ refusal, now }: { refusal: Refusal; now: number }): ReactNode {
   const help = Object.hasOwn(FAULT_HELP, refusal.code)
     ? FAULT_HELP[refusal.code as keyof typeof FAULT_HELP]
@@ -122,7 +122,7 @@ function Refused({ refusal, now }: { refusal: Refusal; now: number }): ReactNode
         )}
         {refusal.retry_after != null && (
           <p>
-            It was told to <b>retry after {refusal.retry_after} s</b>.
+            Its answer has <b>retry after {refusal.retry_after} s</b>.
           </p>
         )}
         <p className="muted">

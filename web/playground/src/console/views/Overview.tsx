@@ -1,4 +1,4 @@
-// What needs somebody, by the gateway's own rule, and what fails most.
+// The runs that need attention by the gateway's rules, and the most frequent faults.
 import { type ReactNode, useEffect } from "react";
 
 import { useConsole, useNews } from "../context.js";
@@ -7,17 +7,17 @@ import { Failure } from "../parts/Failure.js";
 import { StateBadge } from "../parts/StateBadge.js";
 import { Link } from "../router.js";
 import { ROOT, to } from "../url.js";
-import { useAsked, useNow } from "../use-asked.js";
+import { useQuery, useNow } from "../use-query.js";
 
-/** How often the rule is asked again: silence makes no event. */
+/** The interval of queries, because silence causes no event. */
 const EVERY = 5_000;
-/** Runs begin and end by the hundred a second: they are not asked about one by one. */
+/** The shortest interval of queries, because runs may begin and end a hundred times a second. */
 const BUSY = 1_000;
 const HOUR = 3_600_000;
 
 export function Overview(): ReactNode {
   const { api } = useConsole();
-  const overview = useAsked("overview", api.overview);
+  const overview = useQuery("overview", api.overview);
   const now = useNow(EVERY);
   useNews(overview.again, BUSY);
   useEffect(() => {

@@ -1,22 +1,22 @@
-// The processes that share the journal.
+// The gateways that share the journal.
 import { type ReactNode, useEffect } from "react";
 
 import { Badge } from "../../ui/Badge.js";
 import { useConsole } from "../context.js";
 import { count, latency, span } from "../format.js";
 import { Failure } from "../parts/Failure.js";
-import { useAsked, useNow } from "../use-asked.js";
+import { useQuery, useNow } from "../use-query.js";
 
 const TONES = { live: "good", draining: "warning", gone: "danger" } as const;
 
 export function Replicas(): ReactNode {
   const { api } = useConsole();
   const now = useNow(5_000);
-  const asked = useAsked("replicas", api.replicas);
+  const result = useQuery("replicas", api.replicas);
   useEffect(() => {
-    asked.again();
-  }, [now, asked.again]);
-  const replicas = asked.value?.replicas ?? [];
+    result.again();
+  }, [now, result.again]);
+  const replicas = result.value?.replicas ?? [];
   const isMixed = new Set(replicas.map(({ version }) => version)).size > 1;
   return (
     <div className="view">
@@ -26,8 +26,8 @@ export function Replicas(): ReactNode {
         lease, it is gone, and others take over its runs. Open responses and append p95 are as of
         that heartbeat; a dash where it told none.
       </p>
-      {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
-      {asked.value && replicas.length === 0 && (
+      {result.error !== undefined && <Failure error={result.error} onAgain={result.again} />}
+      {result.value && replicas.length === 0 && (
         <p className="card empty">The journal is this process's alone.</p>
       )}
       {replicas.length > 0 && (

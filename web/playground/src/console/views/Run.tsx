@@ -1,4 +1,4 @@
-// One run: why, when, what was seen, and what to do with it.
+// One run: its failure, its times, its content, and its actions.
 import { type ReactNode, useDeferredValue, useEffect, useState } from "react";
 
 import { Switch } from "../../ui/Switch.js";
@@ -27,7 +27,7 @@ import { useFrames } from "../run/use-frames.js";
 import { useMarks } from "../run/use-marks.js";
 import { usePlace } from "../run/use-place.js";
 import { to, withQuery } from "../url.js";
-import { useAsked, useNow } from "../use-asked.js";
+import { useQuery, useNow } from "../use-query.js";
 
 const TABS = [
   ["seen", "As seen"],
@@ -40,23 +40,23 @@ type Tab = (typeof TABS)[number][0];
 
 const FACES: readonly Face[] = ["cap", "cap-v2", "ag-ui"];
 
-/** How often a run at work is looked at again: packets make no event. */
+/** The interval of queries for an open run, because packets cause no events. */
 const EVERY = 1_000;
 
 export function Run({ id }: { id: string }): ReactNode {
   const { api } = useConsole();
-  const asked = useAsked(`run ${id}`, (signal) => api.run(id, signal));
-  const isOpen = asked.value !== undefined && !isOver(asked.value.row.state);
+  const result = useQuery(`run ${id}`, (signal) => api.run(id, signal));
+  const isOpen = result.value !== undefined && !isOver(result.value.row.state);
   const now = useNow(isOpen ? EVERY : null);
   useFeed((event) => {
     if (event.type === "lagged" || (event.type === "run" && event.run.stream_id === id))
-      asked.again();
+      result.again();
   });
   useEffect(() => {
-    if (isOpen) asked.again();
-  }, [now, isOpen, asked.again]);
+    if (isOpen) result.again();
+  }, [now, isOpen, result.again]);
   useNeighbours(id);
-  if (asked.error instanceof Refused && asked.error.status === 404) {
+  if (result.error instanceof Refused && result.error.status === 404) {
     return (
       <div className="view">
         <h1>No such run</h1>
@@ -69,13 +69,13 @@ export function Run({ id }: { id: string }): ReactNode {
   }
   return (
     <div className="view run">
-      {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
-      {asked.value && <Whole key={id} detail={asked.value} now={now} onAgain={asked.again} />}
+      {result.error !== undefined && <Failure error={result.error} onAgain={result.again} />}
+      {result.value && <Whole key={id} detail={result.value} now={now} onAgain={result.again} />}
     </div>
   );
 }
 
-/** `[` and `]` walk the list that the run was opened from. */
+/** `[` and `]` walk through the list from which the run was opened. */
 function useNeighbours(id: string): void {
   const { shelf } = useConsole();
   const { search } = useAddress();
@@ -105,10 +105,10 @@ function Whole({
   const { search } = useAddress();
   const query = new URLSearchParams(search);
   const chosen = TABS.find(([name]) => name === query.get("tab"))?.[0] ?? "seen";
-  // The click is answered at once; what it brings is made in pieces.
+  // The click takes effect at once. The tab's content is rendered in pieces.
   const tab = useDeferredValue(chosen);
   const [wanted, setAt] = usePlace();
-  // A link may name a packet that there is not, or not yet.
+  // A link may name a packet that does not exist yet.
   const at = wanted === undefined ? undefined : Math.min(wanted, row.packets);
   const [isAsked, setAsked] = useState(me.content === "shown");
   const face = FACES.find((name) => name === query.get("face")) ?? "cap";
@@ -126,12 +126,12 @@ function Whole({
     row.packets,
     mayRead && tab === "frames" && face !== "cap",
   );
-  const body = useAsked(
+  const body = useQuery(
     mayRead && tab !== "frames" && tab !== "attempts" ? `body ${row.stream_id}` : null,
     (signal) => api.body(row.stream_id, signal),
   );
 
-  // From where the address stands then: who was handed this may have it from before.
+  // From the address at the time of the call, because a caller may hold an old function.
   const put = (changed: Readonly<Record<string, string | undefined>>) =>
     navigate(withQuery(location.pathname, location.search, changed), { replace: true });
   const choose = (next: Tab) => put({ tab: next === "seen" ? undefined : next });

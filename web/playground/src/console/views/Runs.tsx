@@ -1,4 +1,4 @@
-// The list of runs. It is live and does not move: rows change in place, new ones wait behind a
+// The list of runs. It is live and does not move: rows change in place, and new ones wait behind a
 // button.
 import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
 
@@ -13,18 +13,18 @@ import { Failure } from "../parts/Failure.js";
 import { Rows } from "../parts/Rows.js";
 import { navigate, useAddress } from "../router.js";
 import { type Filters, filtersOf, searchOf, to } from "../url.js";
-import { useNow } from "../use-asked.js";
+import { useNow } from "../use-query.js";
 import { useNarrow } from "../use-narrow.js";
 import { type Runs as Found, useRuns } from "../use-runs.js";
 
-/** Heights of a row in pixels, as the stylesheet has them. */
+/** The heights of a row in pixels, as in the stylesheet. */
 const WIDE = 38;
 const NARROW = 62;
 
 export function Runs(): ReactNode {
   const { search } = useAddress();
   const filters = filtersOf(search);
-  // Another filter is another list.
+  // Other filters make another list.
   return <RunList key={searchOf(filters)} filters={filters} />;
 }
 
@@ -62,8 +62,8 @@ function RunList({ filters }: { filters: Filters }): ReactNode {
   };
   const { showFresh } = runs;
   const isWaiting = runs.list.fresh.length > 0;
-  // Nobody looks any more: it goes on. By the clock, not with the pointer: a finger leaves before
-  // its tap counts, and rows must not move in between.
+  // When the user no longer reads the list, new rows are inserted. This depends on time and not on
+  // the pointer: a finger leaves before its tap counts, and rows must not move in between.
   useEffect(() => {
     if (isWaiting && mayMove()) showFresh();
   }, [now, isWaiting, mayMove, showFresh]);
@@ -77,8 +77,7 @@ function RunList({ filters }: { filters: Filters }): ReactNode {
   );
   const onEnd =
     runs.list.lookedBackTo === undefined && runs.error === undefined ? runs.more : undefined;
-  // Made anew when a row has changed, and not with each run that waits at the top: those come by
-  // the dozen.
+  // Computed when a row changes, not for each new run at the top, because those are frequent.
   const shown = useMemo(
     () => (
       <Rows
@@ -142,7 +141,7 @@ function RunList({ filters }: { filters: Filters }): ReactNode {
   );
 }
 
-/** What the list says at its end. */
+/** The text at the end of the list. */
 function Foot({
   runs,
   now,

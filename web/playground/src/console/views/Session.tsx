@@ -1,5 +1,5 @@
-// A conversation as its user saw it: every run in its place, failed and partial ones too, and the
-// time between them.
+// A conversation as its user saw it: all runs, also failed and partial ones, and the pauses between
+// them.
 import { type ReactNode, type RefObject, useEffect, useRef, useState } from "react";
 
 import { Boundary } from "../../show/Boundary.js";
@@ -18,38 +18,38 @@ import { Link, navigate } from "../router.js";
 import { Fold, questionOf, textOf } from "../run/packets.js";
 import { read as readPiece, Tape } from "../run/tape.js";
 import { ROOT, to } from "../url.js";
-import { useAsked } from "../use-asked.js";
+import { useQuery } from "../use-query.js";
 
 interface Props {
   tenant: string;
   session: string;
 }
 
-/** Pauses shorter than this are not worth a word. */
+/** The shortest pause that is shown. */
 const PAUSE = 60_000;
 
 export function Session({ tenant, session }: Props): ReactNode {
   const { api, me } = useConsole();
   const [isAsked, setAsked] = useState(me.content === "shown");
   const mayRead = me.may.includes("content") && me.content !== "never";
-  const asked = useAsked(isAsked && mayRead ? `session ${tenant} ${session}` : null, (signal) =>
+  const result = useQuery(isAsked && mayRead ? `session ${tenant} ${session}` : null, (signal) =>
     api.session(tenant, session, {}, signal),
   );
-  // Until content is asked for, its runs tell whether there is such a session: they say nothing
-  // of what was said.
-  const known = useAsked(
+  // Until the visitor requests content, the runs show whether the session exists, without any
+  // content.
+  const known = useQuery(
     me.content === "shown" && mayRead ? null : `runs of ${tenant} ${session}`,
     (signal) => api.runs({ tenant, session, limit: 1 }, signal),
   );
   useFeed((event) => {
     if (event.type !== "run" || event.run.session !== session) return;
-    asked.again();
+    result.again();
     known.again();
   });
-  const error = asked.error ?? known.error;
+  const error = result.error ?? known.error;
   if ((error instanceof Refused && error.status === 404) || known.value?.runs.length === 0)
     return <Missing tenant={tenant} session={session} found={known.value} />;
-  const isThere = (asked.value ?? known.value) !== undefined;
+  const isThere = (result.value ?? known.value) !== undefined;
   return (
     <div className="view session">
       <header className="run-title">
@@ -75,17 +75,17 @@ export function Session({ tenant, session }: Props): ReactNode {
         <Failure
           error={error}
           onAgain={() => {
-            asked.again();
+            result.again();
             known.again();
           }}
         />
       )}
-      {asked.value && <Turns found={asked.value} />}
+      {result.value && <Turns found={result.value} />}
     </div>
   );
 }
 
-/** Nothing can be done with what is not there; how far was looked is said, and where to look on. */
+/** There is no such session. Shows how far back the search went, and where to search further. */
 function Missing({ tenant, session, found }: Props & { found: RunRows | undefined }): ReactNode {
   const isWhole = found?.next == null;
   return (
@@ -153,22 +153,22 @@ function Pause({ before, row }: { before: RunRow | undefined; row: RunRow }): Re
   return pause > PAUSE ? <p className="pause muted">{span(pause)} later</p> : null;
 }
 
-/** One run, read when it comes into sight. */
+/** One run, loaded when it is visible. */
 function SeenRun({ row, turn }: { row: RunRow; turn: NumberedTurn | undefined }): ReactNode {
   const { api } = useConsole();
   const [isSeen, place] = useSeen();
-  const asked = textOf(turn?.messages.find(({ role }) => role === "user")?.parts);
-  const read = useAsked(isSeen ? `seen ${row.stream_id} ${row.packets}` : null, async (signal) => {
+  const question = textOf(turn?.messages.find(({ role }) => role === "user")?.parts);
+  const read = useQuery(isSeen ? `seen ${row.stream_id} ${row.packets}` : null, async (signal) => {
     const [frames, body] = await Promise.all([
       api.frames(row.stream_id, { face: "cap" }, signal).then((response) => response.text()),
-      asked === "" ? api.body(row.stream_id, signal) : "",
+      question === "" ? api.body(row.stream_id, signal) : "",
     ]);
     const tape = Tape.EMPTY.with(await readPiece(frames, "cap"));
     const fold = new Fold();
     await fold.reach(tape, tape.length, signal);
     return {
       id: row.stream_id,
-      question: asked || questionOf(body),
+      question: question || questionOf(body),
       state: fold.upTo(tape, tape.length),
     };
   });

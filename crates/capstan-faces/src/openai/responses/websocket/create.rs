@@ -16,7 +16,7 @@ pub(super) struct Memory {
     pub(super) id: String,
     /// All items of the conversation, with commas between them.
     pub(super) items: String,
-    /// Whether the journal keeps the answer.
+    /// Whether the journal stores the answer.
     pub(super) is_stored: bool,
     /// The memory that it takes.
     pub(super) _load: MemoryReservation,
@@ -32,7 +32,7 @@ pub(super) struct Create {
     pub(super) items: Option<String>,
     /// False for a warm-up, which the connection only remembers.
     pub(super) generates: bool,
-    /// Whether the journal keeps the answer.
+    /// Whether the journal stores the answer.
     pub(super) is_stored: bool,
     /// The agent.
     pub(super) model: Option<String>,
@@ -127,13 +127,17 @@ fn raw(text: String) -> Result<Box<RawValue>, DecodeError> {
 
 #[cfg(test)]
 mod tests {
-    use capstan_engine::limits::Limiter;
+    use std::sync::Arc;
+
+    use capstan_engine::Engine;
+    use capstan_journal::{Journal, MemoryStore, TailLimits};
     use serde_json::Value;
 
     use super::*;
 
     fn memory(is_stored: bool) -> Memory {
-        let _load = Limiter::default().load("t");
+        let journal = Journal::new(Arc::new(MemoryStore::default()), TailLimits::default());
+        let _load = Engine::builder(journal).build().reserve("t");
         Memory { id: "resp_1".into(), items: r#"{"a":1},{"b":2}"#.into(), is_stored, _load }
     }
 

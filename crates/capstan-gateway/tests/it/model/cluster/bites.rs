@@ -8,8 +8,7 @@ const BUGS: [&str; 5] = ["no_fence", "no_settle", "no_poll", "early_notice", "ad
 
 /// Runs the test with a mistake planted, and says how it failed.
 fn story_of(bug: &str) -> String {
-    let test =
-        "model::cluster::whatever_becomes_of_gateways_every_viewer_sees_the_same_stream_to_its_end";
+    let test = "model::cluster::every_viewer_of_a_cluster_sees_the_same_stream";
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--include-ignored", test, "--nocapture"])
         .env("CAPSTAN_BUG", bug)

@@ -124,7 +124,7 @@ pub(super) fn operators<'a>(
     for (index, OperatorConfig { name, keys, tenants, may }) in tables.iter().enumerate() {
         let wrong = |what: &str| Err(Failure::usage(format!("operators: {name:?} {what}")));
         if name.is_empty() || keys.is_empty() || tenants.is_empty() || may.is_empty() {
-            return wrong("needs a name, a key, tenants (\"*\" is all) and what it may do");
+            return wrong("needs a name, a key, tenants (\"*\" is all) and rights");
         }
         if tables.iter().take(index).any(|earlier| earlier.name == *name) {
             return wrong("has two tables");

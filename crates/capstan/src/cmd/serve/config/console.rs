@@ -30,7 +30,7 @@ impl ConsoleConfig {
         let of_word = |word: &String| {
             ContentRule::of_word(word).ok_or_else(|| {
                 Failure::usage(format!(
-                    "console.content: {word:?} is none of never, asked and shown"
+                    "console.content: {word:?} is unknown; expected never, asked or shown"
                 ))
             })
         };

@@ -54,11 +54,11 @@ impl Config {
         if self.agents.is_empty() {
             return "demo (demo)".into();
         }
-        let tell = |table: &Table| {
+        let describe = |table: &Table| {
             let word = |key| agents::found(table, key).unwrap_or("?");
             format!("{} ({})", word("name"), word("kind"))
         };
-        self.agents.iter().map(tell).collect::<Vec<_>>().join(", ")
+        self.agents.iter().map(describe).collect::<Vec<_>>().join(", ")
     }
 
     fn describe_operators(&self) -> String {
@@ -74,11 +74,11 @@ impl Config {
         }
         let word = |n: usize| if n == 1 { "key" } else { "keys" };
         let stored = |is_not: bool| if is_not { ", not stored" } else { "" };
-        let tell = |tenant: &TenantConfig| {
+        let describe = |tenant: &TenantConfig| {
             let keys = tenant.keys.len();
             let limits = tenant.limits.describe();
             format!("{} ({keys} {}{}{limits})", tenant.name, word(keys), stored(tenant.no_store))
         };
-        self.tenants.iter().map(tell).collect::<Vec<_>>().join(", ")
+        self.tenants.iter().map(describe).collect::<Vec<_>>().join(", ")
     }
 }

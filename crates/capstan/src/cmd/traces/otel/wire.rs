@@ -32,7 +32,7 @@ fn span(out: &mut Message, span: &SpanData) {
     out.fixed64(8, nanos(span.end_time));
     out.attributes(9, &span.attributes);
     out.number(10, span.dropped_attributes_count.into());
-    span.events.iter().for_each(|told| out.message(11, |out| event(out, told)));
+    span.events.iter().for_each(|span_event| out.message(11, |out| event(out, span_event)));
     out.number(12, span.events.dropped_count.into());
     span.links.iter().for_each(|other| out.message(13, |out| link(out, other)));
     out.number(14, span.links.dropped_count.into());

@@ -30,7 +30,7 @@ async fn undisturbed(endpoint: &str, env: &[(&str, &str)]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_that_is_away_is_told_once() {
+async fn an_unreachable_collector_is_logged_once() {
     // Bound but not listening, so that no other process gets the port meanwhile.
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -40,7 +40,7 @@ async fn a_collector_that_is_away_is_told_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_that_refuses_is_told_with_its_status() {
+async fn a_collectors_refusal_is_logged_with_its_status() {
     let peer = Peer::start(|_| async {
         hyper::Response::builder().status(401).body("collector-key".into()).unwrap()
     })

@@ -90,7 +90,7 @@ async fn a_run_in_ag_ui_is_the_same_span_and_one_without_a_trace_begins_its_own(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_retried_attempt_and_a_warning_are_told_within_their_run() {
+async fn a_retry_and_a_warning_are_events_of_the_runs_span() {
     let (folder, collector) = (hasty_folder(), Collector::start().await);
     let server = traced(folder.path(), &collector, &[]);
     post(&server, &ask("/flaky 1"), PARENT).await;

@@ -62,7 +62,7 @@ async fn converse(collector: &Collector, provider: &Peer, env: &[(&str, &str)]) 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_models_attempts_are_chat_spans_and_the_provider_is_told_of_them() {
+async fn a_models_attempts_are_chat_spans_with_propagated_context() {
     let (collector, provider) = (Collector::start().await, provider().await);
     converse(&collector, &provider, &[]).await;
     assert_eq!(
@@ -100,7 +100,7 @@ async fn a_models_attempts_are_chat_spans_and_the_provider_is_told_of_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_that_was_said_and_no_key_is_in_what_is_exported_or_logged() {
+async fn no_content_and_no_key_is_exported_or_logged() {
     let (collector, provider) = (Collector::start().await, provider().await);
     let env = [
         ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20collector-key"),
@@ -126,7 +126,7 @@ async fn nothing_that_was_said_and_no_key_is_in_what_is_exported_or_logged() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_sampled_is_not_exported_and_its_trace_goes_on() {
+async fn an_unsampled_run_is_not_exported_and_its_trace_continues() {
     let (collector, provider) = (Collector::start().await, provider().await);
     converse(&collector, &provider, &[("OTEL_TRACES_SAMPLER", "always_off")]).await;
     assert!(collector.peer.seen().is_empty());

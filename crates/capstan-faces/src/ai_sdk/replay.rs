@@ -1,10 +1,10 @@
-//! Replays the message that a run continues, for a reader that comes back without it.
+//! Replays the message that a run continues, for a reader that does not have it.
 
 use super::chunk::Chunk;
 use super::message::{UiMessage, UiPart};
 
-/// The chunks of the message as it was when the run began. Types that older readers do not know are
-/// left out; later chunks show how a person decided.
+/// The chunks of the message at the begin of the run. Types that older clients do not know are left
+/// out. Later chunks show the user's decisions.
 pub(super) fn chunks(message: &UiMessage) -> Vec<Chunk> {
     let mut out = Vec::new();
     let mut is_in_step = false;
@@ -16,7 +16,7 @@ pub(super) fn chunks(message: &UiMessage) -> Vec<Chunk> {
             is_in_step = true;
             out.push(Chunk::of("start-step"));
         } else {
-            restate(at, part, &mut out);
+            replay_part(at, part, &mut out);
         }
     }
     if is_in_step {
@@ -25,7 +25,7 @@ pub(super) fn chunks(message: &UiMessage) -> Vec<Chunk> {
     out
 }
 
-fn restate(at: usize, part: &UiPart, out: &mut Vec<Chunk>) {
+fn replay_part(at: usize, part: &UiPart, out: &mut Vec<Chunk>) {
     let whole = |kinds: [&'static str; 3], out: &mut Vec<Chunk>| {
         let (id, text) = (format!("was-{at}"), part.text.clone().unwrap_or_default());
         out.push(Chunk::edge(kinds[0], id.clone()));

@@ -1,18 +1,18 @@
-// A question to the gateway as React state. What was answered stays on screen while it is asked
-// again; a failure is said.
+// A query to the gateway as React state. The last answer stays on the screen during the next query.
+// A failure is shown.
 import { useCallback, useEffect, useRef, useState } from "react";
 
-export interface Asked<T> {
+export interface QueryState<T> {
   value: T | undefined;
   error: unknown;
   again: () => void;
 }
 
-/** `name` tells questions apart: another one begins with nothing; none is not asked. */
-export function useAsked<T>(
+/** `name` identifies the query. Another name begins without an answer; undefined makes no query. */
+export function useQuery<T>(
   name: string | null,
   ask: (signal: AbortSignal) => Promise<T>,
-): Asked<T> {
+): QueryState<T> {
   const [round, setRound] = useState(0);
   const [found, setFound] = useState<{ name: string | null; value?: T; error?: unknown }>({ name });
   const latest = useRef(ask);
@@ -42,7 +42,7 @@ export function useAsked<T>(
   };
 }
 
-/** Now, told again every so often while the tab is seen; a rest of `null` stops it. */
+/** The present time, updated at an interval while the tab is visible; `null` stops the updates. */
 export function useNow(every: number | null = 1_000): number {
   const [now, setNow] = useState(() => Date.now());
   useEffect(() => {
@@ -55,7 +55,9 @@ export function useNow(every: number | null = 1_000): number {
   return now;
 }
 
-/** The same, at most once in a while: at once after a rest, else when the while is over. */
+/**
+ * Calls `act` at most once per interval: at once after a pause, else at the end of the interval.
+ */
 export function useSeldom(act: () => void, every: number): () => void {
   const last = useRef(0);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);

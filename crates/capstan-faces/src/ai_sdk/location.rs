@@ -49,7 +49,7 @@ pub(super) async fn name(
     if let Some(key) = parts.extensions.get::<Caller>().and_then(|caller| caller.key.as_ref()) {
         let holder = Holder { tenant: &run.tenant, key };
         let ticket =
-            Tickets::load(&cx.engine).await?.issue(holder, run.stream_id, cx.engine.wall.unset());
+            Tickets::load(&cx.engine).await?.issue(holder, run.stream_id, cx.engine.wall().unset());
         place.push_str("&ticket=");
         place.push_str(&ticket.text);
     }

@@ -1,6 +1,6 @@
-//! A message of a client, and the body that is stored with its run, from which the run continues
-//! after a restart. Members may also have the underscore names of the protocol's definition, as in
-//! all JSON of Protocol Buffers.
+//! A message of a client, and the body that is stored with its run. After a restart the run
+//! continues from that body. Members may have camel-case or underscore names, as in all JSON of
+//! Protocol Buffers.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::push_config::Config;
-use super::words::Version;
-use capstan_engine::ask::{Ask, Extras, LONGEST_ID, invalid, parameters_of};
+use super::version::Version;
+use capstan_engine::ask::{Ask, Extras, LONGEST_ID, RequestBody, invalid, parameters_of};
 
 /// The parameters of `SendMessage`, in either version.
 #[derive(Debug, Deserialize)]
@@ -32,7 +32,7 @@ pub(super) struct Configuration {
     return_immediately: bool,
     #[serde(alias = "task_push_notification_config")]
     task_push_notification_config: Option<Config>,
-    /// These two in 0.3.
+    /// The 0.3 form of the next two members.
     blocking: Option<bool>,
     #[serde(alias = "pushNotification")]
     push_notification_config: Option<Config>,
@@ -82,7 +82,8 @@ struct MessagePart {
     raw: Option<String>,
     #[serde(alias = "media_type")]
     media_type: Option<String>,
-    /// In 0.3.
+    filename: Option<String>,
+    /// The 0.3 form.
     file: Option<File>,
 }
 
@@ -94,6 +95,7 @@ struct File {
     #[serde(alias = "fileWithBytes")]
     bytes: Option<String>,
     mime_type: Option<String>,
+    name: Option<String>,
 }
 
 impl MessagePart {
@@ -111,6 +113,7 @@ impl MessagePart {
     fn to_part(&self) -> Option<Part> {
         let file = self.file.as_ref();
         let mime_type = self.media_type.clone().or_else(|| file?.mime_type.clone());
+        let filename = self.filename.clone().or_else(|| file?.name.clone());
         let modality = match mime_type.as_deref().unwrap_or_default().split('/').next() {
             Some("image") => Modality::Image,
             Some("audio") => Modality::Audio,
@@ -124,10 +127,10 @@ impl MessagePart {
             return Some(Part::Text { content: data.get().to_owned() });
         }
         if let Some(uri) = self.url.clone().or_else(|| file?.uri.clone()) {
-            return Some(Part::Uri { uri, modality, mime_type });
+            return Some(Part::Uri { uri, modality, mime_type, filename });
         }
         let content = self.raw.clone().or_else(|| file?.bytes.clone())?;
-        Some(Part::Blob { content, modality, mime_type })
+        Some(Part::Blob { content, modality, mime_type, filename })
     }
 }
 
@@ -143,7 +146,7 @@ impl Message {
         if message.parts.iter().all(|part| part.to_part().is_none()) {
             return Err(invalid(&DecodeError::value(
                 "message.parts",
-                "hold nothing that can be read",
+                "must have a part that is text, a file or data",
             )));
         }
         Ok(message)
@@ -165,7 +168,7 @@ fn in_message(error: &DecodeError) -> Fault {
 
 /// The body of a run.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct StoredMessage {
     pub(super) message: RawObject,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) metadata: Option<RawJson>,
@@ -180,19 +183,19 @@ pub(super) struct Kept {
 }
 
 /// The message's id is the key, its context the session.
-pub(super) fn from_a2a(body: &[u8]) -> Result<Ask, Fault> {
-    let kept: Kept = decode::from_slice(body).map_err(|e| invalid(&e))?;
-    let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
-    let message = Message::of(&kept.message)?;
+pub(super) fn from_a2a(body: &RequestBody) -> Result<Ask, Fault> {
+    let stored: StoredMessage = body.decode()?;
+    let payload = body.object()?;
+    let message = Message::of(&stored.message)?;
     let parts = message.parts.iter().filter_map(MessagePart::to_part).collect();
-    let said = ChatMessage { role: Role::User, parts, name: None };
-    let session = kept.context.unwrap_or(message.context_id);
+    let turn = ChatMessage { role: Role::User, parts, name: None };
+    let session = stored.context.unwrap_or(message.context_id);
     // An answer is not also a message.
-    let messages = if kept.answers.is_empty() { vec![said] } else { Vec::new() };
+    let messages = if stored.answers.is_empty() { vec![turn] } else { Vec::new() };
     let extras = Extras {
-        answers: kept.answers,
-        parameters: Arc::new(parameters_of(kept.metadata.as_ref())),
-        forwarded: kept.metadata.map(Arc::new),
+        answers: stored.answers,
+        parameters: Arc::new(parameters_of(stored.metadata.as_ref())),
+        forwarded: stored.metadata.map(Arc::new),
         payload: Arc::new(payload),
         ..Extras::default()
     };

@@ -105,7 +105,7 @@ impl Version {
     }
 
     fn status(self, ids: &Ids, status: &Status) -> Value {
-        let mut told = json!({ "state": status.state.word(self), "timestamp": status.at });
+        let mut value = json!({ "state": status.state.word(self), "timestamp": status.at });
         if let Some((text, data)) = &status.says {
             let parts: Vec<Value> = std::iter::once(self.text(text))
                 .chain(data.clone().map(|data| self.data(data)))
@@ -115,9 +115,9 @@ impl Version {
             "taskId": ids.task, "role": role });
             let message =
                 with(message, if self == Self::Rest03 { "content" } else { "parts" }, parts);
-            told = with(told, "message", self.kinded("message", message));
+            value = with(value, "message", self.kinded("message", message));
         }
-        told
+        value
     }
 
     pub(super) fn artifact(id: &str, parts: Vec<Value>) -> Value {
