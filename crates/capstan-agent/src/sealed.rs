@@ -5,7 +5,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use capstan_protocol::{Dialect, NativeEvent, NativeOrigin, NativePart, decode};
+use capstan_protocol::{Dialect, NativeEvent, NativeOrigin, NativePart, RawJson, decode};
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 /// What each sealed part begins with.
@@ -67,6 +68,18 @@ fn open_part(coded: &str) -> Option<NativePart> {
     part.part.get().starts_with('{').then_some(part)
 }
 
+/// Whether a part only adds members to a call of Messages, or to its result. It is never sealed: a
+/// client that does not have the call has no place for it.
+pub fn is_of_tool(part: &RawJson) -> bool {
+    #[derive(Deserialize)]
+    struct Block {
+        #[serde(rename = "type")]
+        kind: String,
+    }
+    let block: Option<Block> = part.decode().ok();
+    block.is_some_and(|Block { kind }| kind.ends_with("tool_use") || kind.ends_with("tool_result"))
+}
+
 /// Seals the parts of one answer for a client.
 #[derive(Debug, Clone)]
 pub struct Sealer {
@@ -104,7 +117,7 @@ impl Sealer {
     /// Seals the part of an event, if it has one that is to be sealed.
     pub fn seal(&mut self, event: NativeEvent) -> Option<String> {
         let NativeEvent { origin, part, text_at, .. } = event;
-        let part = part?;
+        let part = part.filter(|part| !is_of_tool(part))?;
         // A part without a place for them holds its thoughts itself.
         let thoughts = std::mem::take(&mut self.thoughts);
         let text = text_at.as_ref().map(|_| thoughts).unwrap_or_default();
@@ -115,7 +128,6 @@ impl Sealer {
 
 #[cfg(test)]
 mod tests {
-    use capstan_protocol::RawJson;
     use serde_json::json;
 
     use super::*;
@@ -174,6 +186,15 @@ mod tests {
         assert!(seals(messages, &[origin(messages, "m"), origin(messages, "n")]), "another model");
         let mut alone = Sealer::new(messages, [origin(messages, "m")]);
         assert_eq!(alone.seal(event(None)), None);
+    }
+
+    #[test]
+    fn members_of_a_tool_are_not_sealed() {
+        let mut sealer = Sealer::new(Dialect::OpenaiChat, []);
+        for kind in ["server_tool_use", "web_search_tool_result"] {
+            let part = Some(json!({ "type": kind, "id": "s" }).into());
+            assert_eq!(sealer.seal(NativeEvent { part, ..event(None) }), None, "{kind}");
+        }
     }
 
     #[test]

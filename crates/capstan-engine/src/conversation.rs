@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use capstan_journal::{StoredTurn, TurnRange};
 use capstan_protocol::{
-    Arguments, ChatMessage, DecodeError, Dialect, Fault, Part, Role, Timestamp,
+    Arguments, ChatMessage, DecodeError, Fault, NativePart, Part, Role, Timestamp,
 };
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -135,8 +135,8 @@ fn native_by_call(stored: &[Arc<PastTurn>]) -> HashMap<&str, Vec<Part>> {
     for message in stored.iter().flat_map(|turn| &turn.messages) {
         let (mut native, mut last) = (Vec::new(), None);
         for part in &message.parts {
-            if matches!(part, Part::Native(_)) {
-                native.push(part.clone());
+            if let Part::Native(made) = part {
+                native.extend((!made.origin.is_client()).then(|| part.clone()));
             } else if let Some(id) = called(part) {
                 last = Some(id);
                 by_call.entry(id).or_default().append(&mut native);
@@ -262,10 +262,10 @@ fn up_to(
     messages
 }
 
-/// Removes calls without a result and results without their call, because models refuse them. A
-/// stored conversation has them if a caller continued without an answer. Returns how many of the
-/// first
-/// `stored` messages are left.
+/// Removes calls without a result and results without their call, because models refuse them, and
+/// the native parts that belong to them. A stored conversation has them if a caller continued
+/// without an answer. What else a provider refuses, its adapter leaves out. Returns how many of the
+/// first `stored` messages are left.
 fn tidy(messages: &mut Vec<Arc<ChatMessage>>, stored: usize) -> usize {
     let ids = |of: fn(&Part) -> Option<&str>| -> HashSet<String> {
         messages
@@ -276,31 +276,30 @@ fn tidy(messages: &mut Vec<Arc<ChatMessage>>, stored: usize) -> usize {
             .collect()
     };
     let (calls, results) = (ids(called), ids(answered));
-    let is_whole = |part: &Part| {
-        called(part).is_none_or(|id| results.contains(id))
-            && answered(part).is_none_or(|id| calls.contains(id))
+    let is_left_out = |part: &Part| {
+        called(part).is_some_and(|id| !results.contains(id))
+            || answered(part).is_some_and(|id| !calls.contains(id))
     };
     for message in messages.iter_mut() {
+        let left_out = message.parts.iter().filter(|part| is_left_out(part));
+        let ids: Vec<String> = left_out
+            .filter_map(|part| called(part).or(answered(part)))
+            .map(str::to_owned)
+            .collect();
         // Other runs may share the message, so only a changed one is copied.
-        if !message.parts.iter().all(is_whole) || leads_nowhere(message) {
+        if !ids.is_empty() {
+            let is_of = |native: &NativePart| ids.iter().any(|id| native.is_of_call(id));
             let message = Arc::make_mut(message);
-            message.parts.retain(is_whole);
-            while leads_nowhere(message) {
-                message.parts.pop();
-            }
+            message.parts.retain(|part| match part {
+                Part::Native(native) => !is_of(native),
+                part => !is_left_out(part),
+            });
         }
     }
     let is_left = |message: &Arc<ChatMessage>| !message.parts.is_empty();
     let left = messages.iter().take(stored).filter(|message| is_left(message)).count();
     messages.retain(is_left);
     left
-}
-
-/// Whether a message ends with reasoning, which providers refuse. A part of a chat is different: it
-/// belongs to the whole message.
-fn leads_nowhere(message: &ChatMessage) -> bool {
-    let Some(Part::Native(last)) = message.parts.last() else { return false };
-    last.origin.dialect != Dialect::OpenaiChat
 }
 
 fn called(part: &Part) -> Option<&str> {
@@ -353,12 +352,14 @@ fn line(turns: &[Arc<PastTurn>], last: Option<Uuid>) -> Vec<&PastTurn> {
 #[derive(Debug)]
 pub(crate) struct PastTurn {
     pub(crate) number: u64,
-    stream: Uuid,
+    pub(crate) stream: Uuid,
     previous: Option<Uuid>,
     is_partial: bool,
     /// Calls or results are among its messages.
     has_calls: bool,
     messages: Vec<Arc<ChatMessage>>,
+    /// The first so many messages say less than the body of the run.
+    abridged: Option<usize>,
     /// The size of its stored text.
     pub(crate) bytes: usize,
 }
@@ -367,11 +368,23 @@ impl PastTurn {
     pub(crate) fn of(turn: StoredTurn) -> Self {
         let (number, stream, bytes) = (turn.number, turn.stream_id, turn.said_bytes());
         let said = TurnRecord::of(turn);
-        let (previous, is_partial) = (said.previous, said.is_partial);
+        let (previous, is_partial, abridged) = (said.previous, said.is_partial, said.abridged);
         let messages: Vec<_> = said.into_messages().into_iter().map(Arc::new).collect();
         let mut parts = messages.iter().flat_map(|message| &message.parts);
         let has_calls = parts.any(|part| called(part).or_else(|| answered(part)).is_some());
-        Self { number, stream, previous, is_partial, has_calls, messages, bytes }
+        Self { number, stream, previous, is_partial, has_calls, messages, abridged, bytes }
+    }
+
+    /// Whether the run's body says more than the messages.
+    pub(crate) fn is_abridged(&self) -> bool {
+        self.abridged.is_some()
+    }
+
+    /// Replaces the shorter messages by those of the run's body, which has so many bytes.
+    pub(crate) fn unabridge(&mut self, messages: Vec<ChatMessage>, bytes: usize) {
+        let asked = self.abridged.take().unwrap_or(0).min(self.messages.len());
+        self.messages.splice(..asked, messages.into_iter().map(Arc::new));
+        self.bytes += bytes;
     }
 
     /// Whether both are the same turn of the same session.
@@ -400,6 +413,9 @@ pub struct TurnRecord {
     pub interrupts: Vec<Value>,
     /// The run failed or was stopped. Agents get it only up to its last answered call.
     pub is_partial: bool,
+    /// The first so many messages say less than the body of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    abridged: Option<usize>,
     /// The user's message, in turns of version 1.
     #[serde(skip_serializing)]
     user: Value,
@@ -424,6 +440,11 @@ impl TurnRecord {
     /// Sets the run that this one continues.
     pub(crate) fn after(self, previous: Option<Uuid>) -> Self {
         Self { previous, ..self }
+    }
+
+    /// Sets how many of the first messages say less than the body of the run.
+    pub(crate) fn abridging(self, abridged: Option<usize>) -> Self {
+        Self { abridged, ..self }
     }
 
     /// Reads a stored turn. One of a later version that this one cannot read is empty and partial.
@@ -520,6 +541,30 @@ mod tests {
             (1, 2),
             "nobody answered the call"
         );
+    }
+
+    #[test]
+    fn a_call_that_nobody_answered_goes_with_its_native_parts_alone() {
+        let native = |part: Value| {
+            let part = json!({ "type": "native", "dialect": "openai-responses",
+                "provider": "p", "model": "m", "part": part });
+            serde_json::from_value::<Part>(part).unwrap()
+        };
+        let template = |id: &str| native(json!({ "type": "custom_tool_call", "call_id": id }));
+        let call = |id: &str| Part::ToolCall {
+            id: Some(id.into()),
+            name: "f".into(),
+            arguments: Arguments::Text(String::new()),
+        };
+        let (thought, picture) = (native(json!({ "id": "rs" })), native(json!({ "id": "ig" })));
+        let parts = vec![thought, template("a"), call("a"), template("b"), call("b"), picture];
+        let answer = ChatMessage { role: Role::Assistant, parts: parts.clone(), name: None };
+        let said = TurnRecord::new([ChatMessage::user("q"), answer].iter(), false);
+        let turn = Arc::new(PastTurn::of(said.into_turn(Uuid::nil(), Timestamp::from_micros(0))));
+        let ask = Ask::new("k".into(), "s".into(), vec![ChatMessage::tool("b", "42")]);
+        let messages = whole(&ask, &[turn]).unwrap().messages;
+        let left = [&parts[..1], &parts[3..]].concat();
+        assert_eq!(messages.iter().nth(1).unwrap().parts, left);
     }
 
     #[test]

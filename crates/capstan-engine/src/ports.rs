@@ -3,7 +3,7 @@
 
 use capstan_agent::async_trait;
 use capstan_journal::{Quota, Retention, Run};
-use capstan_protocol::Fault;
+use capstan_protocol::{ChatMessage, Fault};
 use uuid::Uuid;
 
 use super::ask::{Ask, RequestBody};
@@ -13,6 +13,10 @@ use super::settings::Limits;
 pub trait Protocols: Send + Sync + 'static {
     /// Decodes the body of a run that came in this protocol; `None` if the protocol is unknown.
     fn decode(&self, protocol: &str, body: &RequestBody) -> Option<Result<Ask, Fault>>;
+
+    /// The messages of a body, with the items that its client wrote as native parts before what
+    /// they became; `None` if the protocol has no such items.
+    fn native_messages(&self, protocol: &str, body: &[u8]) -> Option<Vec<ChatMessage>>;
 
     /// Whether a run is stopped after it had no reader for a while. True if its client cannot come
     /// back for it.
@@ -85,6 +89,10 @@ impl Requester for ByGateway {
 /// No protocols: stored bodies cannot be decoded.
 impl Protocols for () {
     fn decode(&self, _: &str, _: &RequestBody) -> Option<Result<Ask, Fault>> {
+        None
+    }
+
+    fn native_messages(&self, _: &str, _: &[u8]) -> Option<Vec<ChatMessage>> {
         None
     }
 

@@ -44,7 +44,7 @@ use crate::face::models;
 use crate::face::post;
 use crate::face::reader;
 use crate::face::repeats::{self, KEY, MayRepeat};
-use crate::face::sent_answers::SentAnswers;
+use crate::face::sent_answers::{SentAnswer, SentAnswers};
 use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::identity::caller::Caller;
@@ -211,7 +211,7 @@ impl Face for Messages {
         let run = opening.run;
         let events = events_of(cx, run, opening.posted, opening.parts);
         let taken_back = TakenBack::read(cx, run).await?;
-        let sent_answer = self.sent_answers.answer(cx, run, opening.parts);
+        let sent_answer = self.answer(cx, run, opening.parts);
         let watch = self.cut_sessions.watch(opening.parts);
         let exposure = cx.engine.settings().exposure;
         let id = request_id(opening.parts).map(str::to_owned);
@@ -230,6 +230,10 @@ impl Face for Messages {
 }
 
 impl Messages {
+    fn answer(&self, cx: &FaceContext, run: &Run, parts: &Parts) -> SentAnswer {
+        self.sent_answers.answer(cx, run, parts, has_session(parts))
+    }
+
     /// Whether a request may have this run, which has the same meaning.
     fn may_repeat(
         &self,
@@ -252,7 +256,7 @@ impl Messages {
         let events = events_of(cx, run, Some(request.ask), request.parts);
         match followed.encode(|whole| collected::message(&whole.transcript, events)) {
             Some(Ok(message)) => {
-                self.sent_answers.answer(cx, run, request.parts).record();
+                self.answer(cx, run, request.parts).record();
                 Ok(collected::response(message))
             }
             Some(Err(End::Stopped)) => Ok(errors::stopped()),

@@ -24,7 +24,7 @@ use std::time::Duration;
 use axum::response::Response;
 use capstan_agent::{Turn, async_trait};
 use capstan_journal::{ArmedBy, Run, RunState};
-use capstan_protocol::{Fault, FaultKind};
+use capstan_protocol::{ChatMessage, Fault, FaultKind};
 use http::HeaderMap;
 use http::request::Parts;
 use uuid::Uuid;
@@ -68,6 +68,10 @@ impl Faces {
 impl Protocols for Faces {
     fn decode(&self, protocol: &str, body: &RequestBody) -> Option<Result<Ask, Fault>> {
         self.named(protocol).map(|face| face.decode(body))
+    }
+
+    fn native_messages(&self, protocol: &str, body: &[u8]) -> Option<Vec<ChatMessage>> {
+        self.named(protocol)?.native_messages(body)
     }
 
     fn asks_for_rest(&self, run: &Run) -> bool {
@@ -140,6 +144,12 @@ pub trait Face: Send + Sync + 'static {
 
     /// Decodes a body. The gateway decodes the stored body again when it continues a run itself.
     fn decode(&self, body: &RequestBody) -> Result<Ask, Fault>;
+
+    /// The messages of a stored body, with the items that the client wrote. `None` if the messages
+    /// of `decode` say all of it.
+    fn native_messages(&self, _body: &[u8]) -> Option<Vec<ChatMessage>> {
+        None
+    }
 
     /// Adds to a request what its body does not contain: values from headers or from the journal.
     /// The run's record stores session, chat and previous run, so a later attempt has them.

@@ -21,16 +21,62 @@ pub enum Dialect {
     AnthropicMessages,
 }
 
+/// The members of a response of OpenAI's Responses that a gateway answers itself. They are not sent
+/// in the native lane.
+pub const GATEWAY_RESPONSE_MEMBERS: &[&str] = &[
+    "id",
+    "object",
+    "created_at",
+    "completed_at",
+    "status",
+    "background",
+    "error",
+    "incomplete_details",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "model",
+    "output",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "conversation",
+    "reasoning",
+    "store",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_p",
+    "truncation",
+    "user",
+];
+
 /// The maker of a piece of an answer. No other model can read its opaque content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NativeOrigin {
     /// The protocol.
     pub dialect: Dialect,
-    /// The host that answered, with its port if that is not the usual one.
+    /// The host that answered, and a digest that names the account there.
     pub provider: String,
     /// The requested model.
     pub model: String,
+}
+
+impl NativeOrigin {
+    /// A client, which wrote the part in its request for any model of this protocol.
+    pub fn client(dialect: Dialect) -> Self {
+        Self { dialect, provider: String::new(), model: String::new() }
+    }
+
+    /// Whether the part is an item of a client's request.
+    pub fn is_client(&self) -> bool {
+        self.provider.is_empty() && self.model.is_empty()
+    }
 }
 
 /// The data of a `NATIVE` event.
@@ -70,6 +116,18 @@ pub struct NativePart {
 }
 
 impl NativePart {
+    /// Whether the part is an item or a block of this call, or of its result.
+    pub fn is_of_call(&self, call: &str) -> bool {
+        #[derive(Deserialize)]
+        struct Ids {
+            id: Option<String>,
+            call_id: Option<String>,
+            tool_use_id: Option<String>,
+        }
+        let Ok(Ids { id, call_id, tool_use_id }) = self.part.decode() else { return false };
+        [id, call_id, tool_use_id].iter().flatten().any(|id| id == call)
+    }
+
     /// The part with its text in its place.
     pub fn to_value(&self) -> Value {
         let mut value = self.part.to_value();

@@ -6,6 +6,7 @@ mod content;
 mod decoder;
 mod event;
 mod head;
+mod own_tools;
 mod reasoning;
 
 use capstan_agent::{About, Output, Turn};
@@ -74,7 +75,7 @@ fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError
 impl Anthropic {
     /// Returns the maker of this agent's reasoning.
     fn origin(&self) -> NativeOrigin {
-        native::origin(DIALECT, &self.0.url, &self.0.model)
+        native::origin(DIALECT, &self.0)
     }
 
     /// Adds the conversation, translated to Messages.

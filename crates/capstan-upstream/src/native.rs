@@ -10,15 +10,17 @@ use capstan_protocol::{
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use url::Url;
 
 use crate::http;
+use crate::provider::Provider;
 use crate::request_body::RequestBody;
 use crate::thoughts::make;
 
-/// Returns the maker of the reasoning that a model at this address sends.
-pub(crate) fn origin(dialect: Dialect, url: &Url, model: &str) -> NativeOrigin {
-    NativeOrigin { dialect, provider: http::host_of(url), model: model.to_owned() }
+/// Returns the maker of the reasoning that a provider's model sends.
+pub(crate) fn origin(dialect: Dialect, provider: &Provider) -> NativeOrigin {
+    let Provider { url, model, account, .. } = provider;
+    let provider = format!("{}#{account}", http::host_of(url));
+    NativeOrigin { dialect, provider, model: model.clone() }
 }
 
 /// Returns the client's request, if the client speaks this protocol.

@@ -82,7 +82,7 @@ pub(crate) fn passthrough(
 impl OpenAi {
     /// The origin of the reasoning that may come back.
     fn origin(&self) -> NativeOrigin {
-        native::origin(DIALECT, &self.provider.url, &self.provider.model)
+        native::origin(DIALECT, &self.provider)
     }
 }
 

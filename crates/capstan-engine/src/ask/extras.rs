@@ -35,6 +35,8 @@ pub struct Extras {
     pub dialect: Option<Dialect>,
     /// The first thing in the payload that only agents of `dialect` can judge. Others refuse it.
     pub untranslatable: Option<DecodeError>,
+    /// The messages say less than the payload. Later turns read them from the stored body.
+    pub is_abridged: bool,
 }
 
 /// The members of a payload that the gateway understands, parsed in one pass. All others are for
@@ -105,6 +107,7 @@ impl<Messages, Message> Payload<Messages, Message> {
             payload: Arc::new(text),
             dialect: None,
             untranslatable: None,
+            is_abridged: false,
         }
     }
 }

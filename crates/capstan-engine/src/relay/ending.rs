@@ -469,8 +469,12 @@ fn turn_record(
     said: &[ChatMessage],
     is_partial: bool,
 ) -> TurnRecord {
-    TurnRecord::new(conversation::added(ask, last).into_iter().chain(said), is_partial)
+    let added = conversation::added(ask, last);
+    let is_abridged = ask.extras.is_abridged && added.len() == ask.messages.iter().count();
+    let abridged = is_abridged.then_some(added.len());
+    TurnRecord::new(added.into_iter().chain(said), is_partial)
         .after(ask.previous)
+        .abridging(abridged)
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ pub(super) struct NativeLog {
     parts: Vec<Placed>,
     /// The text of the thoughts since the last part.
     thoughts: String,
-    calls: usize,
+    /// Tool calls and results so far.
+    tools: usize,
     bytes: usize,
 }
 
@@ -25,8 +26,8 @@ pub(super) struct NativeLog {
 pub(super) struct Placed {
     /// Bytes of text before it.
     pub(super) at: usize,
-    /// Tool calls before it.
-    pub(super) calls: usize,
+    /// Tool calls and results before it.
+    pub(super) tools: usize,
     pub(super) part: Part,
 }
 
@@ -34,7 +35,7 @@ impl NativeLog {
     /// Records an event. `at` is the length of the text before it.
     pub(super) fn record(&mut self, kind: &str, at: usize, payload: &RawObject) {
         match kind {
-            "TOOL_CALL_START" => self.calls += 1,
+            "TOOL_CALL_START" | "TOOL_CALL_RESULT" => self.tools += 1,
             NATIVE => self.native(at, payload),
             _ if kind == PresentationEventType::ThoughtTrace.as_str() => self.thought(payload),
             _ => {}
@@ -62,7 +63,7 @@ impl NativeLog {
         }
         self.bytes += part.get().len();
         let part = Part::Native(Box::new(NativePart { origin, part, text_at, text }));
-        self.parts.push(Placed { at, calls: self.calls, part });
+        self.parts.push(Placed { at, tools: self.tools, part });
     }
 
     /// The agent restarts at an earlier position of its text.

@@ -103,13 +103,13 @@ impl Attempt {
 
     /// Takes notice of an output before it is written.
     fn observe(&mut self, output: &Output) {
-        match output {
-            Output::Continued(Continued::Prefill) => self.continues(ContinuedBy::Prefill),
-            Output::Continued(Continued::Resume) => self.continues(ContinuedBy::UpstreamResume),
-            output if self.is_later && self.continued_by.is_none() && output.is_answer() => {
-                self.continues(ContinuedBy::Comparison);
-            }
-            _ => {}
+        if let Output::Continued(how) = output {
+            self.continues(match how {
+                Continued::Prefill => ContinuedBy::Prefill,
+                Continued::Resume => ContinuedBy::UpstreamResume,
+            });
+        } else if self.is_later && self.continued_by.is_none() && output.is_answer() {
+            self.continues(ContinuedBy::Comparison);
         }
     }
 }

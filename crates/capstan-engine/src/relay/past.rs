@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use capstan_journal::{JournalError, Run, StoredTurn, TurnRange};
+use capstan_journal::{ErrorKind, JournalError, Run, StoredTurn, TurnRange};
 use capstan_protocol::Fault;
 
 use crate::Engine;
@@ -126,9 +126,31 @@ impl Reader<'_> {
             let Some(last) = page.last().map(|turn| turn.number) else { return Ok(()) };
             from = last.saturating_add(1);
             let _begun = self.engine.limiter.cpu_offload.begin(tenant, bytes).await;
-            cpu_offload::run(bytes, || {
-                turns.extend(page.into_iter().map(PastTurn::of).map(Arc::new))
-            });
+            let decode = || page.into_iter().map(PastTurn::of).collect::<Vec<_>>();
+            for mut turn in cpu_offload::run(bytes, decode) {
+                if turn.is_abridged() {
+                    self.unabridge(&mut turn).await?;
+                }
+                turns.push(Arc::new(turn));
+            }
         }
+    }
+
+    /// Reads what the messages of a turn leave out from the body of its run. Retention may have
+    /// removed it: then the messages have to do.
+    async fn unabridge(&mut self, turn: &mut PastTurn) -> Result<(), PastError> {
+        let store = self.engine.journal.store();
+        let Some(run) = store.run(turn.stream).await? else { return Ok(()) };
+        let body = match store.body(turn.stream).await {
+            Err(error) if error.kind() == ErrorKind::Corrupt => None,
+            body => body?,
+        };
+        let Some(body) = body else { return Ok(()) };
+        self.load.grow(body.len().saturating_mul(COPIES))?;
+        let decode = || self.engine.protocols.native_messages(&run.face, &body);
+        if let Some(messages) = cpu_offload::run(body.len(), decode) {
+            turn.unabridge(messages, body.len());
+        }
+        Ok(())
     }
 }

@@ -82,12 +82,10 @@ impl ToolLog {
     pub(super) fn messages(self, text: &str, native: Vec<Placed>) -> Vec<ChatMessage> {
         let mut messages = Messages::default();
         let mut text = Text { text, from: 0, native: native.into_iter().peekable() };
-        let mut calls = 0;
-        for Entry { at, id, kind, .. } in self.0 {
-            text.up_to(at, calls, &mut messages);
+        for (tools, Entry { at, id, kind, .. }) in self.0.into_iter().enumerate() {
+            text.up_to(at, tools, &mut messages);
             match kind {
                 Kind::Call { name, arguments } => {
-                    calls += 1;
                     messages.part(Part::ToolCall {
                         name,
                         arguments: Arguments::Text(arguments),
@@ -110,9 +108,9 @@ struct Text<'a> {
 }
 
 impl Text<'_> {
-    /// Adds the text and native parts up to a position and a number of calls.
-    fn up_to(&mut self, at: usize, calls: usize, messages: &mut Messages) {
-        let is_before = |placed: &Placed| placed.at <= at && placed.calls <= calls;
+    /// Adds the text and native parts up to a position and a number of calls and results.
+    fn up_to(&mut self, at: usize, tools: usize, messages: &mut Messages) {
+        let is_before = |placed: &Placed| placed.at <= at && placed.tools <= tools;
         while let Some(placed) = self.native.next_if(is_before) {
             self.say(placed.at, messages);
             messages.part(placed.part);
@@ -199,7 +197,7 @@ mod tests {
                 "model": "m", "part": { "name": name } });
             serde_json::from_value::<Part>(part).unwrap()
         };
-        let placed = |at, calls, name| Placed { at, calls, part: native(name) };
+        let placed = |at, tools, name| Placed { at, tools, part: native(name) };
         let mut log = ToolLog::default();
         for (seq, id) in [(2, "a"), (3, "b")] {
             let data = json!({ "toolCallId": id, "toolCallName": "f" });
@@ -223,5 +221,20 @@ mod tests {
             text("!"),
         ];
         assert_eq!(said[0].parts, expected);
+    }
+
+    #[test]
+    fn native_part_behind_a_result_stands_behind_it() {
+        let part = json!({ "type": "native", "dialect": "anthropic-messages", "provider": "p",
+            "model": "m", "part": {} });
+        let native: Part = serde_json::from_value(part).unwrap();
+        let mut log = ToolLog::default();
+        let call = json!({ "toolCallId": "s", "toolCallName": "search" });
+        log.record(1, 0, &event("TOOL_CALL_START", call));
+        log.record(2, 0, &event("TOOL_CALL_RESULT", json!({ "toolCallId": "s", "content": "" })));
+        let placed = |tools| Placed { at: 0, tools, part: native.clone() };
+        let said = log.messages("Found.", vec![placed(0), placed(1), placed(2)]);
+        assert_eq!(said.iter().map(|message| message.parts.len()).collect::<Vec<_>>(), [3, 1, 2]);
+        assert_eq!(said[2].parts[0], native);
     }
 }

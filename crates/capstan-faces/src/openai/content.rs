@@ -172,7 +172,9 @@ pub(super) fn pictures_behind_results(messages: Vec<ChatMessage>) -> Vec<ChatMes
     let (mut out, mut pictures) = (Vec::with_capacity(messages.len()), Vec::new());
     for mut message in messages {
         if message.role == Role::Tool {
-            pictures.extend(message.parts.drain(message.parts.len().min(1)..));
+            let is_result = |part: &Part| matches!(part, Part::ToolCallResponse { .. });
+            let result = message.parts.iter().position(is_result);
+            pictures.extend(message.parts.drain(result.map_or(0, |at| at + 1)..));
         } else if message.role == Role::User {
             message.parts.splice(0..0, pictures.drain(..));
         } else if !pictures.is_empty() {

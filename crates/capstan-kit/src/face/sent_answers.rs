@@ -33,19 +33,26 @@ pub struct SentAnswer {
     all: SentAnswers,
     engine: Engine,
     stream: Uuid,
-    /// A repeated request may attach to its run.
+    /// A repeated request may attach to its run without saying that it is a repeat.
     is_repeatable: bool,
     peer: Option<SocketAddr>,
 }
 
 impl SentAnswers {
-    /// The answer to this request. Call `record` when all of it was written.
-    pub fn answer(&self, cx: &FaceContext, run: &Run, parts: &Parts) -> SentAnswer {
+    /// The answer to this request. Call `record` when all of it was written. Only requests that
+    /// name a session may get it again without saying that they are repeats.
+    pub fn answer(
+        &self,
+        cx: &FaceContext,
+        run: &Run,
+        parts: &Parts,
+        has_session: bool,
+    ) -> SentAnswer {
         SentAnswer {
             all: self.clone(),
             engine: cx.engine.clone(),
             stream: run.stream_id,
-            is_repeatable: repeats::is_keyless(run),
+            is_repeatable: has_session && repeats::is_keyless(run),
             peer: peer_of(parts),
         }
     }

@@ -4,6 +4,7 @@ use capstan_agent::Turn;
 use capstan_protocol::{Arguments, ChatMessage, Fault, Modality, NativeOrigin, Part, Role};
 use serde_json::{Value, json};
 
+use super::own_tools::{OwnTools, is_of_tool, kind_of};
 use crate::native;
 use crate::parts::{self, PartPath, call_id, mime, refused, response_text};
 use crate::request_body::{Raw, RequestBody, raw};
@@ -44,27 +45,58 @@ pub(super) fn told<'a>(
     conversation: impl Iterator<Item = (usize, &'a ChatMessage)>,
     origin: &NativeOrigin,
 ) -> Result<(Vec<String>, Vec<Value>), Fault> {
-    let (mut instructions, mut messages) = (Vec::new(), Vec::<(&str, Vec<Value>)>::new());
+    let conversation: Vec<_> = conversation.collect();
+    let tools = OwnTools::of(conversation.iter().map(|(_, message)| *message), origin);
+    let (mut instructions, mut messages) = (Vec::new(), Messages::default());
     for (index, message) in conversation {
         if message.role == Role::System {
             instructions.push(message.text());
             continue;
         }
-        let role = if message.role == Role::Assistant { "assistant" } else { "user" };
-        let mut content = blocks(index, message, Some(origin))?;
-        match messages.last_mut() {
-            // Answers to calls that were made together must stand in one message, and roles must
-            // alternate.
-            Some((last, blocks)) if *last == role => blocks.append(&mut content),
-            _ if content.is_empty() => {}
-            _ => messages.push((role, content)),
+        let role = if message.role == Role::Assistant { ASSISTANT } else { USER };
+        for block in blocks(index, message, Some(origin))? {
+            let (role, block) = tools.own_form(role, block);
+            messages.push(role, block);
         }
     }
-    let messages = messages
-        .into_iter()
-        .map(|(role, content)| json!({ "role": role, "content": content }))
-        .collect();
-    Ok((instructions, messages))
+    Ok((instructions, messages.into_values()))
+}
+
+const ASSISTANT: &str = "assistant";
+const USER: &str = "user";
+
+/// Messages whose roles alternate, as the provider demands. Answers to calls that were made
+/// together stand in one message.
+#[derive(Default)]
+struct Messages(Vec<(&'static str, Vec<Value>)>);
+
+impl Messages {
+    fn push(&mut self, role: &'static str, block: Value) {
+        if role == USER {
+            self.end_answer();
+        }
+        match self.0.last_mut() {
+            Some((last, blocks)) if *last == role => blocks.push(block),
+            _ => self.0.push((role, vec![block])),
+        }
+    }
+
+    /// Leaves out thinking at the end of an answer: the provider refuses a message that ends so.
+    fn end_answer(&mut self) {
+        let Some((ASSISTANT, blocks)) = self.0.last_mut() else { return };
+        while blocks.last().is_some_and(|block| kind_of(block).ends_with("thinking")) {
+            blocks.pop();
+        }
+        if blocks.is_empty() {
+            self.0.pop();
+        }
+    }
+
+    fn into_values(mut self) -> Vec<Value> {
+        self.end_answer();
+        let messages = self.0.into_iter();
+        messages.map(|(role, content)| json!({ "role": role, "content": content })).collect()
+    }
 }
 
 /// Returns the blocks of one message. Reasoning goes back only to the model that made it.
@@ -76,7 +108,9 @@ pub(crate) fn blocks(
     let mut blocks = Vec::with_capacity(message.parts.len());
     for (at, part) in message.parts.iter().enumerate() {
         match part {
-            Part::Native(part) => blocks.extend(native::own(part, origin)),
+            Part::Native(part) => {
+                blocks.extend(native::own(part, origin).filter(|block| !is_of_tool(block)));
+            }
             Part::Reasoning { .. } => {}
             // The provider refuses an empty text.
             Part::Text { content } if content.is_empty() => {}

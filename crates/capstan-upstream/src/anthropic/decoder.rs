@@ -117,14 +117,21 @@ impl Decoder {
                 }
             }
             "tool_use" | "server_tool_use" | "mcp_tool_use" => {
-                if kind != "tool_use" || has_more(&["type", "id", "name", "input"]) {
+                let known = &["type", "id", "name", "input"];
+                // The next turn needs the provider's own members of a call.
+                if kind != "tool_use" || has_others(block, known) {
+                    self.lane.part(&without(block, &["input"]), None, out);
+                }
+                if kind != "tool_use" || has_more(known) {
                     self.template(index, without(block, &[]), beside, out);
                 }
                 let (id, name) = (text(block, "id"), text(block, "name"));
                 self.tools.start(index, id.unwrap_or_default(), name.unwrap_or_default(), out);
             }
             kind if kind.ends_with("tool_result") => {
-                self.template(index, without(block, &["content"]), beside, out);
+                let start = without(block, &["content"]);
+                self.lane.part(&start, None, out);
+                self.template(index, start, beside, out);
             }
             kind => {
                 let mut start = start_of(index, without(block, &[]));

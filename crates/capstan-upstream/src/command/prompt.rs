@@ -116,6 +116,10 @@ fn frame(turn: &Turn, before: String) -> Result<Prompt, Fault> {
 fn history(turn: &Turn) -> Result<String, Fault> {
     let mut text = String::new();
     for (index, message) in turn.history.iter().enumerate() {
+        // Parts that only their provider understands may be all that a message has.
+        if message.parts.iter().all(|part| matches!(part, Part::Native(_))) {
+            continue;
+        }
         text.push_str(&format!("{}: {}\n\n", role_name(message.role), plain(index, message)?));
     }
     if text.is_empty() {

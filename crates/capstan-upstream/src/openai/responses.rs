@@ -22,7 +22,7 @@ use crate::kind::Common;
 use crate::native::{self, Lane};
 use crate::parts;
 use crate::provider::{Asked, Config, Defaults, Provider};
-use crate::request_body::{Raw, RequestBody, raw};
+use crate::request_body::RequestBody;
 
 const DEFAULTS: Defaults = Defaults {
     path: "responses",
@@ -59,7 +59,7 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, 
 impl Responses {
     /// The provider and model whose reasoning can come back.
     fn origin(&self) -> NativeOrigin {
-        native::origin(DIALECT, &self.0.url, &self.0.model)
+        native::origin(DIALECT, &self.0)
     }
 }
 
@@ -114,8 +114,7 @@ impl call::Dialect for Responses {
             asked.members.extend(fates::shared(turn, DIALECT));
             return self.0.body(body, asked).map(with_reasoning);
         };
-        let earlier = input::items(turn.remembered(), &self.origin())?;
-        let mut items: Vec<Raw> = earlier.iter().map(raw).collect();
+        let mut items = input::items(turn.remembered(), &self.origin())?;
         items.extend(input::of_request(&request, &self.origin()));
         body.set("input", &items);
         self.0.body(body, Asked::native(request, turn, OURS)).map(with_reasoning)

@@ -1,6 +1,7 @@
 //! The native lane of an answer: what its provider wrote and CAP does not have is put back where it
 //! was.
 
+use capstan_agent::sealed;
 use capstan_protocol::{Dialect, NativeEvent, RawJson};
 use serde_json::{Value, json};
 
@@ -127,6 +128,10 @@ impl AnswerEvents {
         let Ok(native) = serde_json::from_value::<NativeEvent>(data) else { return };
         let is_own = native.origin.dialect == Dialect::AnthropicMessages;
         self.native.is_own |= is_own;
+        // The client gets the provider's event of a call; its part is for the session.
+        if is_own && native.part.as_ref().is_some_and(sealed::is_of_tool) {
+            return;
+        }
         if native.part.is_some() && self.sealer.seals(&native.origin) {
             self.sealed(seq, native, sink);
         } else if let Some(part) = native.part.filter(|_| is_own) {

@@ -12,7 +12,7 @@ use super::super::content::{Contents, opened, pictures_behind_results};
 use super::super::foreign::Foreign;
 use super::super::members::{self, Metadata, Object, Text as AnyText};
 use super::super::parameters::{self, Format, ToolSpec, refuse};
-use super::{stream_of, unknown_previous, unstored};
+use super::{native_messages, stream_of, unknown_previous, unstored};
 use crate::text_or::TextOr;
 use capstan_engine::ask::{Ask, Extras, RequestBody, Wants, invalid};
 use capstan_engine::interrupts;
@@ -70,7 +70,7 @@ const TRUNCATION: &[&str] = &["auto", "disabled"];
 
 /// What is said, called or brought, of whatever type: its members are the types' own.
 #[derive(Deserialize)]
-struct Item {
+pub(super) struct Item {
     #[serde(rename = "type")]
     kind: Option<String>,
     role: Option<String>,
@@ -130,6 +130,7 @@ impl ResponseRequest {
             ),
         };
         let specs = self.tools.into_iter().chain(more_tools).flatten().collect();
+        let is_abridged = native_messages::says_more(&payload);
         let extras = Extras {
             tools: parameters::tools(specs)?.into(),
             parameters: Arc::new(parameters),
@@ -138,6 +139,7 @@ impl ResponseRequest {
             payload: Arc::new(payload),
             dialect: Some(Dialect::OpenaiResponses),
             untranslatable: foreign.into_first(),
+            is_abridged,
             ..Extras::default()
         };
         let agent = self.model.filter(|model| !model.is_empty());
@@ -249,21 +251,33 @@ fn messages(
     };
     let mut messages: Vec<ChatMessage> = Vec::with_capacity(items.len());
     for (n, item) in items.into_iter().enumerate() {
-        let Some(message) = item.into_message(n, foreign)? else { continue };
-        match messages.last_mut() {
-            // A text and the calls after it are one message to an agent.
-            Some(last) if last.role == Role::Assistant && message.role == Role::Assistant => {
-                last.parts.extend(message.parts);
-            }
-            _ => messages.push(message),
+        if let Some(message) = item.into_message(n, foreign)? {
+            append(&mut messages, message);
         }
     }
     Ok(pictures_behind_results(messages))
 }
 
+/// Appends a message. A text and the calls after it are one message to an agent.
+pub(super) fn append(messages: &mut Vec<ChatMessage>, message: ChatMessage) {
+    match messages.last_mut() {
+        Some(last) if last.role == Role::Assistant && message.role == Role::Assistant => {
+            last.parts.extend(message.parts);
+        }
+        _ => messages.push(message),
+    }
+}
+
 impl Item {
+    /// Whether it is a question of a run's own, told as a call, or the output of one.
+    pub(super) fn is_about_question(&self) -> bool {
+        let is_call =
+            matches!(self.kind.as_deref(), Some("function_call" | "function_call_output"));
+        is_call && self.call_id.as_deref().is_some_and(|id| interrupts::stream_of(id).is_some())
+    }
+
     /// As every agent can be told it; nothing if only an agent of the same protocol can.
-    fn into_message(
+    pub(super) fn into_message(
         self,
         n: usize,
         foreign: &mut Foreign,

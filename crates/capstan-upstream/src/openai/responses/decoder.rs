@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capstan_agent::Output;
-use capstan_protocol::{Fault, FaultKind};
+use capstan_protocol::{Fault, FaultKind, GATEWAY_RESPONSE_MEMBERS};
 use serde_json::{Map, Value, json};
 
 use super::event::{Event, without_empty};
@@ -17,8 +17,9 @@ use crate::tools::Tools;
 use crate::upstream_failure::UpstreamFailure;
 use crate::usage;
 
-/// The event that begins an item.
+/// The events that begin and end an item.
 const ADDED: &str = "response.output_item.added";
+const DONE: &str = "response.output_item.done";
 /// The event that brings a piece of a text.
 const TEXT: &str = "response.output_text.delta";
 /// The event that brings a source of a text.
@@ -57,8 +58,11 @@ pub struct Decoder {
     reasoning: Option<u64>,
     is_finished: bool,
     refusal: String,
-    /// Messages whose text has come.
+    /// The messages that have begun, and those of them whose text has come.
+    messages: BTreeSet<u64>,
     said: BTreeSet<u64>,
+    /// The last item is a message, which is complete.
+    is_message_done: bool,
     halves: Halves,
     /// The number of sources that have come, by item.
     annotations: BTreeMap<u64, usize>,
@@ -152,11 +156,11 @@ impl Decoder {
                 return Ok(self.think_piece(index, REASONING_SHORT, event, out));
             }
             Some(ADDED) => {
-                self.has_items = true;
+                (self.has_items, self.is_message_done) = (true, false);
                 self.open.insert(index);
                 return Ok(self.begin(index, &value(event.item), out));
             }
-            Some("response.output_item.done") => {
+            Some(DONE) => {
                 self.has_items = true;
                 self.open.remove(&index);
                 self.reasoning.take_if(|open| *open == index);
@@ -166,8 +170,12 @@ impl Decoder {
                 self.annotate(index, &value(event.annotation), out);
                 return Ok(Step::Heard);
             }
-            Some("response.created" | "response.in_progress" | "response.queued") => {
-                self.begun(&value(event.response), out);
+            Some(kind @ ("response.created" | "response.in_progress" | "response.queued")) => {
+                let response = value(event.response);
+                self.begun(&response, out);
+                if kind == "response.created" {
+                    self.members(&response, out);
+                }
             }
             Some(
                 "response.completed"
@@ -188,6 +196,10 @@ impl Decoder {
             // A client of another protocol gets what the complete item says.
             Some(_) => {
                 self.thoughts.flush(out);
+                // In CAP a message ends with the next item.
+                if std::mem::take(&mut self.is_message_done) {
+                    self.lane.event(&json!({ "type": DONE }), out);
+                }
                 self.lane.event(&event_of(data), out);
             }
         }
@@ -233,6 +245,15 @@ impl Decoder {
         }
     }
 
+    /// Sends the members of a response that the gateway does not answer itself.
+    fn members(&self, response: &Value, out: &mut Vec<Output>) {
+        let mut members = without(response, GATEWAY_RESPONSE_MEMBERS);
+        members.retain(|_, value| !value.is_null());
+        if !members.is_empty() {
+            self.lane.event(&json!({ "response": members }), out);
+        }
+    }
+
     /// Sends a piece of text. An empty piece is no sign of life: a server that sends nothing else
     /// counts as silent.
     fn say(&mut self, index: u64, event: &Event<'_>, out: &mut Vec<Output>) -> Step {
@@ -240,7 +261,10 @@ impl Decoder {
             event.delta.and_then(|raw| self.halves.join(raw.get())).filter(|text| !text.is_empty());
         if let Some(text) = &text {
             self.thoughts.flush(out);
-            self.said.insert(index);
+            if self.said.insert(index) {
+                let item = json!({ "type": "message", "role": "assistant" });
+                self.begin_message(index, &item, out);
+            }
             if self.lane.is_followed() {
                 let mut others = event.others();
                 if !others.is_empty() {
@@ -312,10 +336,7 @@ impl Decoder {
             }
             Some("message") => {
                 self.begun.insert(index, without(item, MESSAGE));
-                if has_others(item, MESSAGE) {
-                    self.thoughts.flush(out);
-                    self.template(item, "content", out);
-                }
+                self.begin_message(index, item, out);
                 Step::Quiet
             }
             None => Step::Quiet,
@@ -332,6 +353,15 @@ impl Decoder {
                 self.lane.event(&json!({ "type": ADDED, "item": item }), out);
                 Step::Heard
             }
+        }
+    }
+
+    /// Begins a message. Its template separates its text from the text of the message before it.
+    fn begin_message(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) {
+        let is_first = self.messages.is_empty();
+        if self.messages.insert(index) && (!is_first || has_others(item, MESSAGE)) {
+            self.thoughts.flush(out);
+            self.template(item, "content", out);
         }
     }
 
@@ -358,8 +388,10 @@ impl Decoder {
             }
             Some("message") => {
                 self.thoughts.flush(out);
+                self.begin_message(index, item, out);
                 self.message(index, item, out);
                 self.new_members(index, item, MESSAGE, out);
+                self.is_message_done = true;
             }
             Some("reasoning") => self.reasoning(index, item, out),
             Some(kind) => {
@@ -457,8 +489,7 @@ impl Decoder {
     fn finish(&mut self, response: &Value, out: &mut Vec<Output>) -> Result<(), Fault> {
         self.thoughts.flush(out);
         out.extend(self.halves.rest().map(|text| Output::Delta(text.to_owned())));
-        // The items were sent one by one.
-        self.lane.event(&json!({ "response": without(response, &["output"]) }), out);
+        self.members(response, out);
         out.extend(usage::counts(member(response, "usage")).map(Output::Usage));
         if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
             return Err(UpstreamFailure::from_error(error).to_fault(&self.secret));

@@ -64,17 +64,61 @@ fn own_item(item: Raw, origin: &NativeOrigin) -> Vec<Raw> {
 pub(super) fn items<'a>(
     conversation: impl Iterator<Item = (usize, &'a ChatMessage)>,
     origin: &NativeOrigin,
-) -> Result<Vec<Value>, Fault> {
-    let mut items = Items { origin, out: Vec::new(), custom: HashSet::new() };
+) -> Result<Vec<Raw>, Fault> {
+    let client = NativeOrigin::client(origin.dialect);
+    let mut items = Items { origin, client, out: Vec::new(), custom: HashSet::new() };
     for (index, message) in conversation {
         items.append(index, message)?;
     }
-    Ok(items.out)
+    Ok(without_dead_ends(items.out))
+}
+
+/// An item of an earlier request, as it came. The part may say nothing.
+fn client_item(part: &RawJson, origin: &NativeOrigin) -> Vec<Raw> {
+    match part.get() {
+        "null" => Vec::new(),
+        _ => own_item(raw(part), origin),
+    }
+}
+
+/// Leaves out reasoning that no item of the answer follows, because the provider refuses it.
+fn without_dead_ends(mut items: Vec<Raw>) -> Vec<Raw> {
+    let mut is_followed = false;
+    items.reverse();
+    items.retain(|item| {
+        let head: Head = serde_json::from_str(item.get()).unwrap_or_default();
+        let is_reasoning = head.kind.as_deref() == Some("reasoning");
+        if !is_reasoning {
+            is_followed = !head.is_input();
+        }
+        !is_reasoning || is_followed
+    });
+    items.reverse();
+    items
+}
+
+/// The members that say whose an item is.
+#[derive(Default, Deserialize)]
+struct Head {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    role: Option<String>,
+}
+
+impl Head {
+    /// Whether the item is the client's, and not part of an answer.
+    fn is_input(&self) -> bool {
+        match self.kind.as_deref().unwrap_or("message") {
+            "message" => self.role.as_deref() != Some("assistant"),
+            kind => kind.ends_with("_output") || kind == "mcp_approval_response",
+        }
+    }
 }
 
 struct Items<'a> {
     origin: &'a NativeOrigin,
-    out: Vec<Value>,
+    client: NativeOrigin,
+    out: Vec<Raw>,
     /// The ids of calls whose arguments are a free text.
     custom: HashSet<String>,
 }
@@ -83,17 +127,25 @@ impl Items<'_> {
     /// Appends a message. Calls and their results are separate items between the messages.
     fn append(&mut self, index: usize, message: &ChatMessage) -> Result<(), Fault> {
         let (mut content, mut template) = (Vec::new(), Map::new());
+        // An item of an earlier request says the same as the parts behind it, and more.
+        let mut has_item = false;
         for (at, part) in message.parts.iter().enumerate() {
             let place = PartPath { message: index, part: at };
             match part {
+                Part::Native(item) if item.origin == self.client => {
+                    self.say(message.role, &mut content, &mut template);
+                    self.out.extend(client_item(&item.part, self.origin));
+                    has_item = true;
+                }
+                _ if has_item => {}
                 Part::ToolCall { name, arguments, id } => {
                     self.say(message.role, &mut content, &mut template);
                     let call = self.call(name, arguments, call_id(id, at), take(&mut template));
-                    self.out.push(call);
+                    self.out.push(raw(&call));
                 }
                 Part::ToolCallResponse { response, id } => {
                     let answer = self.answer(call_id(id, at), response);
-                    self.out.push(answer);
+                    self.out.push(raw(&answer));
                 }
                 Part::Native(part) => {
                     let Some(Value::Object(item)) = native::own(part, Some(self.origin)) else {
@@ -102,7 +154,7 @@ impl Items<'_> {
                     self.say(message.role, &mut content, &mut template);
                     match item.get("type").and_then(Value::as_str) {
                         Some("message" | "function_call" | "custom_tool_call") => template = item,
-                        _ => self.out.push(item.into()),
+                        _ => self.out.push(raw(&item)),
                     }
                 }
                 Part::Reasoning { .. } => {}
@@ -130,7 +182,7 @@ impl Items<'_> {
         let mut item = take(template);
         item.insert("role".into(), role.into());
         item.insert("content".into(), take(content).into());
-        self.out.push(item.into());
+        self.out.push(raw(&item));
     }
 
     /// A call, with the provider's other members.
@@ -218,6 +270,15 @@ mod tests {
     fn origin() -> NativeOrigin {
         let dialect = Dialect::OpenaiResponses;
         NativeOrigin { dialect, provider: "p".into(), model: "m".into() }
+    }
+
+    /// The items as values.
+    fn items<'a>(
+        conversation: impl Iterator<Item = (usize, &'a ChatMessage)>,
+        origin: &NativeOrigin,
+    ) -> Result<Vec<Value>, Fault> {
+        let items = super::items(conversation, origin)?;
+        Ok(items.iter().map(|item| serde_json::from_str(item.get()).unwrap()).collect())
     }
 
     fn native(origin: NativeOrigin, part: Value) -> Part {
