@@ -153,7 +153,7 @@ impl Face for Chat {
         let response = async {
             let whole = reader::collect_to_end::<Output>(cx, run).await?;
             let whole = whole.fault().map_or(Ok(whole), Err)?;
-            self.sent_answers.answer(cx, run, request.parts).record();
+            self.sent_answers.answer(cx, run, request.parts, false).record();
             Ok(whole.encode(|whole| Completion::of(whole, cx.sealer(DIALECT)).into_response()))
         };
         let target = RefusalTarget::Client(request.parts, request.ask);
@@ -196,7 +196,7 @@ impl Face for Chat {
             offered,
             exposure: cx.engine.settings().exposure,
             sealer: cx.sealer(DIALECT),
-            sent_answer: self.sent_answers.answer(cx, opening.run, opening.parts),
+            sent_answer: self.sent_answers.answer(cx, opening.run, opening.parts, false),
         };
         Ok(Box::new(ChatWriter::new(opening.run, options)))
     }
