@@ -51,6 +51,7 @@ use crate::identity::caller::Caller;
 use crate::openapi::{Model, Routes, model};
 use crate::refusal::{Refusal, RequestId};
 use capstan_engine::ask::{Ask, RequestBody, invalid};
+use capstan_engine::interrupts;
 use capstan_engine::resume::ResumePoint;
 
 /// The face's name in the records of its runs.
@@ -104,10 +105,11 @@ impl Face for Messages {
     async fn complete(
         &self,
         cx: &FaceContext,
-        _: &str,
+        tenant: &str,
         _: &Parts,
         ask: &mut Ask,
     ) -> Result<(), Fault> {
+        ask.session = interrupts::session_of_asker(&cx.engine, tenant, ask).await;
         let is_foreign =
             |name: &&str| cx.engine.agent(name).is_none() && models::is_anthropics_name(name);
         if ask.agent.as_deref().filter(is_foreign).is_some() {

@@ -159,8 +159,9 @@ impl call::Dialect for Anthropic {
         Some(self.body(turn).map(counting))
     }
 
-    fn left_out(&self, turn: &Turn) -> Option<Output> {
-        fates::left_out(turn, DIALECT)
+    fn left_out(&self, turn: &Turn) -> Vec<Output> {
+        let effort = fates::changed_effort(turn, DIALECT, asked::effort_word);
+        fates::left_out(turn, DIALECT).into_iter().chain(effort).collect()
     }
 
     fn decoder(&self, turn: &Turn) -> Decoder {

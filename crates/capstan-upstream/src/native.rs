@@ -112,9 +112,19 @@ pub(crate) fn has_others(object: &Value, names: &[&str]) -> bool {
 /// Returns the warning that names what could not be translated.
 pub(crate) fn left_out(names: &[String]) -> Output {
     let message = format!("Left out, since this agent has no word for it: {}.", names.join(", "));
+    not_translated(message, "left_out", json!(names))
+}
+
+/// Returns the warning that names a value which the agent gets in place of another one.
+pub(crate) fn changed(name: &str, asked: &str, sent: &str) -> Output {
+    let message = format!("This agent has no {name} {asked:?}. It gets {sent:?}.");
+    not_translated(message, "changed", json!({ name: sent }))
+}
+
+fn not_translated(message: String, detail: &str, value: Value) -> Output {
     let fault = Fault::new(FaultKind::NotTranslated)
         .with_severity(ErrorSeverity::Warning)
         .with_message(message)
-        .with_detail("left_out", json!(names));
+        .with_detail(detail, value);
     Output::Warning(Box::new(fault.to_stream_error(Default::default())))
 }

@@ -336,15 +336,21 @@ impl PacketWriter {
         Ok(())
     }
 
-    /// Logs what the agent left out of the request or of the answer: many clients do not show
-    /// warnings.
+    /// Logs the parts of the request or of the answer that the agent left out or changed: many
+    /// clients do not show warnings.
     fn log_left_out(&self, error: &StreamError) {
+        const WORDS: &str = "the agent's protocol has no word for these";
         if error.code != FaultKind::NotTranslated.entry().code {
             return;
         }
-        let names = error.details.as_ref().and_then(|details| details.get("left_out"));
-        let (stream, left_out) = (self.frames.stream_id(), names.map(tracing::field::display));
-        tracing::warn!(%stream, left_out, "the agent's protocol has no word for these: left out");
+        let stream = self.frames.stream_id();
+        let detail = |name: &str| error.details.as_ref().and_then(|details| details.get(name));
+        if let Some(left_out) = detail("left_out") {
+            tracing::warn!(%stream, %left_out, "{WORDS}: left out");
+        }
+        if let Some(changed) = detail("changed") {
+            tracing::warn!(%stream, %changed, "{WORDS}: changed");
+        }
     }
 
     fn delta(&mut self, text: String) -> Result<(), Fault> {

@@ -29,6 +29,7 @@ use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
 use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::faults::journal_fault;
+use capstan_engine::interrupts;
 use capstan_engine::resume::ResumePoint;
 
 /// The name of this face in the records of runs.
@@ -106,10 +107,11 @@ impl Face for Chat {
     async fn complete(
         &self,
         cx: &FaceContext,
-        _: &str,
+        tenant: &str,
         _: &Parts,
         ask: &mut Ask,
     ) -> Result<(), Fault> {
+        ask.session = interrupts::session_of_asker(&cx.engine, tenant, ask).await;
         parameters::check_agent(cx, ask, "response_format")
     }
 

@@ -107,14 +107,9 @@ impl Face for Responses {
         if ask.chat.is_some() {
             self.unstored.note(tenant);
         }
-        if let Some(asking_run) =
-            interrupts::asker_of(ask).filter(|_| ask.session.is_empty() && ask.previous.is_none())
-        {
-            // The request answers an interrupt and does not name the conversation.
-            ask.session = lookup::by_stream(&cx.engine, tenant, &asking_run.to_string())
-                .await
-                .map(|run| run.session)
-                .unwrap_or_default();
+        if ask.session.is_empty() && ask.previous.is_none() {
+            // A request that answers an interrupt need not name the conversation.
+            ask.session = interrupts::session_of_asker(&cx.engine, tenant, ask).await;
         }
         let Some(previous) = ask.previous else { return Ok(()) };
         let found = lookup::by_stream(&cx.engine, tenant, &previous.to_string()).await;

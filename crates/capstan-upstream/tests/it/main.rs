@@ -21,6 +21,7 @@ mod messages;
 mod models;
 mod native;
 mod operators;
+mod permissions;
 mod presets;
 mod providers;
 mod refused_requests;

@@ -15,6 +15,7 @@ use crate::native::{Lane, has_others, without};
 use crate::thoughts::Thoughts;
 use crate::tools::Tools;
 use crate::upstream_failure::UpstreamFailure;
+use crate::usage;
 
 /// The events that begin and end an item.
 const ADDED: &str = "response.output_item.added";
@@ -47,6 +48,8 @@ pub struct Decoder {
     last: Option<u64>,
     has_model: bool,
     has_calls: bool,
+    /// Items came one by one.
+    has_items: bool,
     /// Items that have begun and are not complete.
     open: BTreeSet<u64>,
     /// The members of a call or a message that CAP does not have, as it began.
@@ -153,11 +156,12 @@ impl Decoder {
                 return Ok(self.think_piece(index, REASONING_SHORT, event, out));
             }
             Some(ADDED) => {
-                self.is_message_done = false;
+                (self.has_items, self.is_message_done) = (true, false);
                 self.open.insert(index);
                 return Ok(self.begin(index, &value(event.item), out));
             }
             Some(DONE) => {
+                self.has_items = true;
                 self.open.remove(&index);
                 self.reasoning.take_if(|open| *open == index);
                 return Ok(self.end(index, &value(event.item), out));
@@ -179,7 +183,7 @@ impl Decoder {
                 | "response.failed"
                 | "response.cancelled",
             ) => {
-                return self.finish(&value(event.response), out).map(|()| Step::Done);
+                return self.read_whole(&value(event.response), out).map(|()| Step::Done);
             }
             Some("error") | None => {
                 let failure =
@@ -459,12 +463,34 @@ impl Decoder {
         self.lane.part(&part, place, out);
     }
 
-    fn finish(&mut self, response: &Value, out: &mut Vec<Output>) -> Result<(), Fault> {
+    /// Reads the whole response: the last event of a stream, or a document. Its items were streamed
+    /// already, unless the server streams none.
+    fn read_whole(&mut self, response: &Value, out: &mut Vec<Output>) -> Result<(), Fault> {
         self.begun(response, out);
+        let items = response.get("output").and_then(Value::as_array).into_iter().flatten();
+        let items: Vec<_> = (0..).zip(items).filter(|(_, item)| !self.was_streamed(item)).collect();
+        for (index, item) in items {
+            self.end(index, item, out);
+        }
+        self.finish(response, out)
+    }
+
+    /// Whether anything of an item's kind came before the whole response. Servers number items in
+    /// different ways, so the number of an item does not tell.
+    fn was_streamed(&self, item: &Value) -> bool {
+        match text(item, "type") {
+            _ if self.has_items => true,
+            Some("message") => !self.said.is_empty(),
+            Some("reasoning") => !self.thought.is_empty(),
+            Some(_) | None => false,
+        }
+    }
+
+    fn finish(&mut self, response: &Value, out: &mut Vec<Output>) -> Result<(), Fault> {
         self.thoughts.flush(out);
         out.extend(self.halves.rest().map(|text| Output::Delta(text.to_owned())));
         self.members(response, out);
-        out.extend(usage_of(member(response, "usage")).map(Output::Usage));
+        out.extend(usage::counts(member(response, "usage")).map(Output::Usage));
         if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
             return Err(UpstreamFailure::from_error(error).to_fault(&self.secret));
         }
@@ -511,12 +537,8 @@ impl Decode for Decoder {
     fn whole(&mut self, document: &str, out: &mut Vec<Output>) -> Option<Result<(), Fault>> {
         let read = |json: &str| serde_json::from_str::<Value>(json).ok();
         let response = read(document).or_else(|| read(&mend(document)))?;
-        let items = response.get("output").and_then(Value::as_array)?;
-        self.begun(&response, out);
-        for (index, item) in (0..).zip(items) {
-            self.end(index, item, out);
-        }
-        Some(self.finish(&response, out))
+        response.get("output").and_then(Value::as_array)?;
+        Some(self.read_whole(&response, out))
     }
 
     /// Without summaries reasoning is silent.
@@ -579,20 +601,4 @@ fn heard(is_heard: bool) -> Step {
 fn value(raw: Raw<'_>) -> Value {
     let read = |json: &str| serde_json::from_str(json).ok();
     raw.and_then(|raw| read(raw.get()).or_else(|| read(&mend(raw.get())))).unwrap_or_default()
-}
-
-/// The provider's counts under the names that all agents use; `None` if there are none.
-fn usage_of(usage: &Value) -> Option<Map<String, Value>> {
-    let counts = [
-        ("input_tokens", "/input_tokens"),
-        ("output_tokens", "/output_tokens"),
-        ("total_tokens", "/total_tokens"),
-        ("cached_input_tokens", "/input_tokens_details/cached_tokens"),
-        ("reasoning_tokens", "/output_tokens_details/reasoning_tokens"),
-    ];
-    let count = |(name, at): (&str, &str)| {
-        Some((name.to_owned(), usage.pointer(at).filter(|v| v.is_u64())?.clone()))
-    };
-    Some(counts.into_iter().filter_map(count).collect::<Map<_, _>>())
-        .filter(|counts| !counts.is_empty())
 }
