@@ -153,12 +153,23 @@ impl AnswerEvents {
             Dialect::OpenaiChat | Dialect::OpenaiResponses => self.blocks.is_open(&Kind::Thinking),
         };
         let has_text = native.text_at.is_none();
+        let is_chats = native.origin.dialect == Dialect::OpenaiChat;
         let Some(sealed) = self.sealer.seal(native) else { return };
+        if is_chats && self.ends_with_text() {
+            return;
+        }
         let part = match is_thinking {
             true => json!({ "type": "thinking", "signature": sealed }),
             false => json!({ "type": "redacted_thinking", "data": sealed }),
         };
         self.part(seq, &part, has_text, sink);
+    }
+
+    /// Whether the answer is a text. A chat tells at its end what its server needs back, which is too
+    /// late here: Claude Code prints the last block, so no other block may follow the text. A
+    /// server needs its reasoning back with calls.
+    fn ends_with_text(&self) -> bool {
+        self.blocks.is_open(&Kind::Text) && !self.blocks.has_calls() && self.held.is_empty()
     }
 
     fn native_event(&mut self, seq: u64, event: &Value, sink: &mut impl Sink) {
