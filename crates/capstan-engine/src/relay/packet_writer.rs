@@ -1,6 +1,7 @@
 //! Turns an agent's outputs into packets. It leaves out what viewers have from an earlier attempt.
 
 mod calls;
+mod native;
 #[cfg(test)]
 mod tests;
 mod thoughts;
@@ -13,6 +14,7 @@ use capstan_protocol::{
     RawObject, StreamError, StreamReset, Timestamp, event, sse,
 };
 
+use self::native::Passed;
 use self::thoughts::is_thought;
 use super::attempt_diff::Again;
 use super::call_event::TOOL_CALL;
@@ -72,6 +74,10 @@ struct Attempt {
     thoughts_done: usize,
     /// Its thoughts since then, if viewers have others at this place.
     own_thoughts: Option<String>,
+    /// Whether a thought was sent since the last native part.
+    has_shown_thought: bool,
+    /// Native events since the last other output that were not sent.
+    passed_natives: Vec<(Passed, RawObject)>,
     /// For each block that became text, because the client cannot show blocks: its position and
     /// length.
     as_markdown: Vec<(usize, usize)>,
@@ -355,6 +361,7 @@ impl PacketWriter {
 
     fn delta(&mut self, text: String) -> Result<(), Fault> {
         let length = text.len();
+        self.settle_natives();
         match self.sent.diff.compare_text(text) {
             Comparison::Equal => {
                 self.attempt.swallowed += length as u64;
@@ -372,6 +379,7 @@ impl PacketWriter {
     /// The agent restarts at an earlier position. Its positions do not count blocks that became
     /// text, but ours do.
     fn restart(&mut self, keep: usize) -> Result<(), Fault> {
+        self.settle_natives();
         self.attempt.received = keep.min(self.attempt.received);
         self.attempt.as_markdown.retain(|(at, _)| *at <= keep);
         self.attempt.native.rewind_to(self.attempt.place());
@@ -390,20 +398,23 @@ impl PacketWriter {
     fn event(&mut self, kind: &str, payload: RawObject) -> Result<(), Fault> {
         let is_wanted = self.viewers.wants(kind);
         if is_wanted && self.sent.diff.compares() {
+            if kind == NATIVE {
+                self.native(payload);
+                return Ok(());
+            }
             if kind.starts_with(TOOL_CALL) {
                 return self.call_event(payload);
             }
+            self.settle_natives();
             if is_thought(kind) {
                 return self.thought(payload);
             }
         }
         if self.sent.diff.compare_event(&payload) {
             self.attempt.swallowed += payload.get().len() as u64;
-            self.attempt.passed_part(kind, &self.sent.diff, &payload);
             return Ok(());
         }
         if is_wanted {
-            let payload = if kind == NATIVE { self.with_its_thoughts(payload) } else { payload };
             self.sent.count_event();
             self.show(payload);
             return Ok(());
@@ -474,6 +485,7 @@ impl PacketWriter {
 
     /// Ends an attempt. If it wrote less than an earlier attempt, that is a difference too.
     pub(super) fn end_attempt(&mut self) -> Result<(), Fault> {
+        self.settle_natives();
         self.complete_calls(None)?;
         match self.sent.calls.first_missing() {
             Some(limit) => self.diverge(None, limit),

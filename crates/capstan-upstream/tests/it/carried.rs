@@ -533,3 +533,31 @@ async fn opaque_values_reach_no_client_that_cannot_bring_them_back() {
         }
     }
 }
+
+/// Claude Code prints the last block of an answer.
+#[tokio::test]
+async fn an_answer_for_a_client_of_messages_ends_with_its_text() {
+    let details = json!([{ "type": "reasoning.encrypted", "data": "ENCRYPTED" }]);
+    for thought in [json!({ "reasoning_content": "Hmm." }), json!({ "reasoning_details": details })]
+    {
+        let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
+        let says = |delta: Value| json!({ "choices": [{ "index": 0, "delta": delta }] });
+        let events = [says(thought.clone()), says(json!({ "content": "Done." })), end];
+        let script =
+            move |_| std::iter::once(stream_head()).chain(events.iter().map(chunk)).collect();
+        let provider = Provider::start(script).await;
+        let agents = [
+            Kind::Chat.agent("a", &provider.url, "m"),
+            ("route", "route", json!({ "use": ["a"] })),
+        ];
+        let url = routes::gateway(&Clock::default(), &agents).await;
+        for (model, streams) in [("a", true), ("a", false), ("route", true), ("route", false)] {
+            let client = Client { url: &url, speaks: Kind::Messages, streams };
+            let said = client.post(model, &[json!({ "role": "user", "content": "Hi" })]).await;
+            let said =
+                if streams { client.collect(&said) } else { serde_json::from_str(&said).unwrap() };
+            let last = said["content"].as_array().unwrap().last().unwrap();
+            assert_eq!(*last, json!({ "type": "text", "text": "Done." }), "{model} {streams}");
+        }
+    }
+}

@@ -16,6 +16,7 @@ mod end_to_end;
 mod errors;
 mod fixtures;
 mod headers;
+mod healed;
 mod items;
 mod messages;
 mod models;
