@@ -98,8 +98,8 @@ mod tests {
             (RunState::Waiting, Some("made_up".into()), Some(at(20.0)));
         assert_eq!(
             of(&run, at(15.0)),
-            "Attempt 1 failed: made_up. Attempt 2 waits for its client to ask again, in 5.0 s at \
-             the earliest."
+            "Attempt 1 failed: made_up. Attempt 2 waits for its client's next request, in 5.0 s \
+             at the earliest."
         );
         (run.state, run.attempt, run.closed_at) = (RunState::Closed, 3, Some(at(14.2)));
         assert_eq!(of(&run, at(99.0)), "Failed after 3 attempts in 14.2 s: made_up.");
