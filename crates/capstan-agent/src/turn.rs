@@ -35,8 +35,11 @@ pub struct Turn {
     pub state: Option<Arc<RawJson>>,
     /// The properties that the caller's application forwards.
     pub forwarded: Option<Arc<RawJson>>,
-    /// Answers to the questions of an earlier run.
+    /// Answers to the questions of the run before this one.
     pub answers: Arc<[ResumeEntry]>,
+    /// Answers that earlier runs of the same turn got, oldest first: for agents that start anew and
+    /// ask again.
+    pub earlier_answers: Arc<[ResumeEntry]>,
     /// Parameters for the model.
     pub parameters: Arc<Parameters>,
     /// The request's unchanged free-form payload, for agents that need more.
@@ -97,6 +100,7 @@ impl Turn {
             state: None,
             forwarded: None,
             answers: Arc::default(),
+            earlier_answers: Arc::default(),
             parameters: Arc::default(),
             payload: Arc::default(),
             dialect: None,
@@ -128,6 +132,11 @@ impl Turn {
     pub fn remembered(&self) -> impl Iterator<Item = (usize, &ChatMessage)> {
         let Range { start, end } = self.stored;
         self.conversation().enumerate().take(end).skip(start)
+    }
+
+    /// All answers of the turn, oldest first.
+    pub fn all_answers(&self) -> impl Iterator<Item = &ResumeEntry> {
+        self.earlier_answers.iter().chain(self.answers.iter())
     }
 
     /// The answer to an interrupt, if it was answered.

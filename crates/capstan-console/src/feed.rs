@@ -201,14 +201,14 @@ async fn next(mut listener: Box<Listener>) -> Option<(io::Result<Bytes>, Box<Lis
             *is_draining = true;
             Bytes::from_static(b"event: state\ndata: {\"state\":\"draining\"}\n\n")
         }
-        received = receiver.next(&console.memory.feed, |news| encoded_for(console, visitor, news)) => received?,
+        next = receiver.next(&console.memory.feed, |news| encode(console, visitor, news)) => next?,
         () = tokio::time::sleep(HEARTBEAT) => Bytes::from_static(b": here\n\n"),
     };
     Some((Ok(bytes), listener))
 }
 
-/// Whether the listener may see the event.
-fn encoded_for(console: &Console, visitor: &Visitor, news: &News) -> Option<Bytes> {
+/// Encodes an event, if the listener may see it.
+fn encode(console: &Console, visitor: &Visitor, news: &News) -> Option<Bytes> {
     match news {
         News::Run(news) if visitor.sees(&news.run.tenant) => Some(news.encoded(console, visitor)),
         News::Refused(refusal) if visitor.sees_refusal(refusal.tenant.as_deref()) => {

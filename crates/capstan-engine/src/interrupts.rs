@@ -3,6 +3,9 @@
 //! On the wire an interrupt's id is `<stream_id>:<id>`: the stream of the run that asked, and the
 //! agent's own id.
 
+mod earlier;
+mod results;
+
 use capstan_journal::{Questions, Run};
 use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
 use capstan_protocol::{DecodeError, Fault, FaultKind, Timestamp};
@@ -11,7 +14,11 @@ use uuid::Uuid;
 use crate::Engine;
 use crate::ask::{Ask, invalid};
 use crate::faults::journal_fault;
+use crate::lookup;
 use crate::wall_clock::between;
+
+pub(crate) use earlier::answers as earlier_answers;
+pub use results::take_answers;
 
 /// Finds the run whose questions a request answers, and refuses answers that do not fit with a
 /// reason. The claim decides between concurrent answers: the first one wins.
@@ -66,6 +73,14 @@ fn not_open(id: &str, why: &str) -> Fault {
 /// The run whose questions a request answers, according to the request. Not verified.
 pub fn asker_of(ask: &Ask) -> Option<Uuid> {
     ask.extras.answers.first().and_then(|answer| stream_of(&answer.interrupt_id))
+}
+
+/// The session of the run whose questions a request answers; empty if there is none. The answers of
+/// a client without sessions name it in this way.
+pub async fn session_of_asker(engine: &Engine, tenant: &str, ask: &Ask) -> String {
+    let Some(asker) = asker_of(ask) else { return String::new() };
+    let run = lookup::by_stream(engine, tenant, &asker.to_string()).await;
+    run.map(|run| run.session).unwrap_or_default()
 }
 
 /// The run that asked this question. `None` if the id is not one of a question.

@@ -160,7 +160,7 @@ impl Engine {
         let hint = match quoted.split_last() {
             Some((last, [])) => format!(" Did you mean {last}?"),
             Some((last, rest)) => format!(" Did you mean {} or {last}?", rest.join(", ")),
-            None => String::new(),
+            None => " GET /v1/models lists the agents, and so does `capstan agents`.".to_owned(),
         };
         let name: String = name.chars().take(LONGEST_NAME).collect();
         let fault = Fault::new(FaultKind::AgentNotFound)

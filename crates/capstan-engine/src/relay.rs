@@ -276,6 +276,8 @@ impl Relay {
             stored => stored?,
         };
         let Whole { messages, stored } = conversation::whole(&self.ask, &stored)?;
+        let load = &mut self.room.load;
+        let earlier = interrupts::earlier_answers(&self.engine, &self.run, &self.ask, load).await?;
         let extras = &self.ask.extras;
         let mut turn = Turn::talk(Vec::new());
         (turn.history, turn.messages) = (messages.history, messages.turn);
@@ -293,6 +295,7 @@ impl Relay {
         turn.state.clone_from(&extras.state);
         turn.forwarded.clone_from(&extras.forwarded);
         turn.answers = extras.answers.iter().map(interrupts::for_agent).collect();
+        turn.earlier_answers = earlier.into();
         turn.parameters = Arc::clone(&extras.parameters);
         turn.payload = Arc::clone(&extras.payload);
         turn.dialect = extras.dialect;

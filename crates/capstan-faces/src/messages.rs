@@ -44,13 +44,14 @@ use crate::face::models;
 use crate::face::post;
 use crate::face::reader;
 use crate::face::repeats::{self, KEY, MayRepeat};
-use crate::face::sent_answers::SentAnswers;
+use crate::face::sent_answers::{SentAnswer, SentAnswers};
 use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::identity::caller::Caller;
 use crate::openapi::{Model, Routes, model};
 use crate::refusal::{Refusal, RequestId};
 use capstan_engine::ask::{Ask, RequestBody, invalid};
+use capstan_engine::interrupts;
 use capstan_engine::resume::ResumePoint;
 
 /// The face's name in the records of its runs.
@@ -104,10 +105,11 @@ impl Face for Messages {
     async fn complete(
         &self,
         cx: &FaceContext,
-        _: &str,
+        tenant: &str,
         _: &Parts,
         ask: &mut Ask,
     ) -> Result<(), Fault> {
+        ask.session = interrupts::session_of_asker(&cx.engine, tenant, ask).await;
         let is_foreign =
             |name: &&str| cx.engine.agent(name).is_none() && models::is_anthropics_name(name);
         if ask.agent.as_deref().filter(is_foreign).is_some() {
@@ -209,7 +211,7 @@ impl Face for Messages {
         let run = opening.run;
         let events = events_of(cx, run, opening.posted, opening.parts);
         let taken_back = TakenBack::read(cx, run).await?;
-        let sent_answer = self.sent_answers.answer(cx, run, opening.parts);
+        let sent_answer = self.answer(cx, run, opening.parts);
         let watch = self.cut_sessions.watch(opening.parts);
         let exposure = cx.engine.settings().exposure;
         let id = request_id(opening.parts).map(str::to_owned);
@@ -228,6 +230,10 @@ impl Face for Messages {
 }
 
 impl Messages {
+    fn answer(&self, cx: &FaceContext, run: &Run, parts: &Parts) -> SentAnswer {
+        self.sent_answers.answer(cx, run, parts, has_session(parts))
+    }
+
     /// Whether a request may have this run, which has the same meaning.
     fn may_repeat(
         &self,
@@ -250,7 +256,7 @@ impl Messages {
         let events = events_of(cx, run, Some(request.ask), request.parts);
         match followed.encode(|whole| collected::message(&whole.transcript, events)) {
             Some(Ok(message)) => {
-                self.sent_answers.answer(cx, run, request.parts).record();
+                self.answer(cx, run, request.parts).record();
                 Ok(collected::response(message))
             }
             Some(Err(End::Stopped)) => Ok(errors::stopped()),

@@ -45,7 +45,9 @@ pub use fault::{AguiErrorCode, CATALOGUE, Exposure, Fault, FaultKind};
 pub use json::{RawJson, RawObject};
 pub use message::{Arguments, ChatMessage, Modality, Part, Role};
 pub use model::Profile;
-pub use native::{Dialect, NATIVE, NativeEvent, NativeOrigin, NativePart};
+pub use native::{
+    Dialect, GATEWAY_RESPONSE_MEMBERS, NATIVE, NativeEvent, NativeOrigin, NativePart,
+};
 pub use nearest::{near, nearest};
 pub use packet::{Close, CloseReport, Payload, StreamOpCode, StreamPacket};
 pub use parameters::{AnswerSchema, Effort, Parameters, ResponseFormat, ToolChoice};

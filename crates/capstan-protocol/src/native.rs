@@ -21,13 +21,47 @@ pub enum Dialect {
     AnthropicMessages,
 }
 
+/// The members of a response of OpenAI's Responses that a gateway answers itself. They are not sent
+/// in the native lane.
+pub const GATEWAY_RESPONSE_MEMBERS: &[&str] = &[
+    "id",
+    "object",
+    "created_at",
+    "completed_at",
+    "status",
+    "background",
+    "error",
+    "incomplete_details",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "model",
+    "output",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "conversation",
+    "reasoning",
+    "store",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_p",
+    "truncation",
+    "user",
+];
+
 /// The maker of a piece of an answer. No other model can read its opaque content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NativeOrigin {
     /// The protocol.
     pub dialect: Dialect,
-    /// The host that answered, with its port if that is not the usual one.
+    /// The host that answered, and a digest that names the account there.
     pub provider: String,
     /// The requested model.
     pub model: String,

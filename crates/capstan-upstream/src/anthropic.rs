@@ -75,7 +75,7 @@ fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError
 impl Anthropic {
     /// Returns the maker of this agent's reasoning.
     fn origin(&self) -> NativeOrigin {
-        native::origin(DIALECT, &self.0.url, &self.0.model)
+        native::origin(DIALECT, &self.0)
     }
 
     /// Adds the conversation, translated to Messages.
@@ -159,8 +159,9 @@ impl call::Dialect for Anthropic {
         Some(self.body(turn).map(counting))
     }
 
-    fn left_out(&self, turn: &Turn) -> Option<Output> {
-        fates::left_out(turn, DIALECT)
+    fn left_out(&self, turn: &Turn) -> Vec<Output> {
+        let effort = fates::changed_effort(turn, DIALECT, asked::effort_word);
+        fates::left_out(turn, DIALECT).into_iter().chain(effort).collect()
     }
 
     fn decoder(&self, turn: &Turn) -> Decoder {

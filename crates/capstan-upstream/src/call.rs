@@ -38,8 +38,9 @@ use crate::upstream_failure::UpstreamFailure;
 
 /// The most bytes that are read of a refusal's body.
 const REFUSAL_BYTES: usize = 64 * 1024;
-/// How long to wait for the usage after a complete answer. Most servers send both together.
-const USAGE_GRACE: Duration = Duration::from_millis(300);
+/// How long to wait for the usage after a complete answer. Most servers send it at once, and a
+/// server that sends none closes the stream.
+const USAGE_GRACE: Duration = Duration::from_secs(2);
 /// How often a broken answer is resumed, if the upstream stores answers.
 pub(crate) const RESUMES: u32 = 3;
 /// How long a complete response may take to end, so that its connection can be reused.
@@ -58,9 +59,9 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     /// Encodes the turn. Content that the upstream cannot take is `invalid_request`.
     fn body(&self, turn: &Turn) -> Result<RequestBody, Fault>;
 
-    /// A warning that names the parts of the request that the upstream does not get.
-    fn left_out(&self, _turn: &Turn) -> Option<Output> {
-        None
+    /// Warnings that name the parts of the request that the upstream does not get as they came.
+    fn left_out(&self, _turn: &Turn) -> Vec<Output> {
+        Vec::new()
     }
 
     fn decoder(&self, turn: &Turn) -> Self::Decoder;
@@ -241,7 +242,7 @@ impl<D: Dialect> HttpAgent<D> {
         };
         let message = format!(
             "The model {model:?} of this agent does not exist at its provider, or the agent's key \
-             may not use it."
+             may not use it. The gateway's log names the address that lists the provider's models."
         );
         let mut cause = fault.cause().cloned();
         if let Some((cause, url)) = cause.as_mut().zip(self.dialect.models()) {
@@ -470,7 +471,7 @@ impl<D: Dialect> Agent for HttpAgent<D> {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let call = self.prepare(&turn, None)?;
         let mut writer = AttemptWriter::new(out);
-        writer.write(&mut self.dialect.left_out(&turn).into_iter().collect()).await?;
+        writer.write(&mut self.dialect.left_out(&turn)).await?;
         let mut made = 0;
         loop {
             made += 1;
@@ -535,7 +536,7 @@ impl<D: Dialect> Callee for HttpAgent<D> {
         let mut call = self.prepare(ask.turn, ask.prefill)?;
         let own = call.times.first_token;
         call.times.first_token = ask.first_token.map_or(own, |limit| limit.min(own));
-        out.write(&mut self.dialect.left_out(ask.turn).into_iter().collect()).await?;
+        out.write(&mut self.dialect.left_out(ask.turn)).await?;
         self.call_logged(&call, ask.turn, out).await
     }
 

@@ -152,7 +152,7 @@ impl Command {
     ) -> Result<ProcessEnd, Fault> {
         let began = Instant::now();
         let mut lines = Lines::new(self.config.max_line_bytes.unwrap_or(DEFAULT_MAX_LINE_BYTES));
-        let mut decoder = Decoder::with_answers(turn.answers.clone());
+        let mut decoder = Decoder::with_answers(turn.all_answers().cloned().collect());
         let (mut outputs, mut last_output, mut ends_at) = (Vec::new(), None, None);
         let mut buffer = BytesMut::with_capacity(64 * 1024);
         loop {

@@ -7,7 +7,7 @@
 mod nested;
 
 use capstan_agent::{Output, Turn};
-use capstan_protocol::{Dialect, Parameters};
+use capstan_protocol::{Dialect, Effort, Parameters};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -190,6 +190,20 @@ pub(crate) fn left_out(turn: &Turn, own: Dialect) -> Option<Output> {
     (!names.is_empty()).then(|| native::left_out(&names))
 }
 
+/// Returns a warning if an agent of this protocol gets another amount of reasoning than the request
+/// asks for: the protocol has no such word.
+pub(crate) fn changed_effort(
+    turn: &Turn,
+    own: Dialect,
+    word: fn(Effort) -> &'static str,
+) -> Option<Output> {
+    let is_translated = turn.attempt == 1 && turn.dialect != Some(own);
+    let effort = turn.parameters.effort.filter(|_| is_translated)?;
+    let asked = serde_json::to_value(effort).ok()?;
+    let (asked, sent) = (asked.as_str()?, word(effort));
+    (asked != sent).then(|| native::changed("reasoning_effort", asked, sent))
+}
+
 fn untranslated(request: &RequestBody, from: Dialect, own: Dialect) -> Vec<String> {
     let is_lost = |name: &&str| {
         let row = rows(from).iter().find(|(known, _)| known == name);
@@ -304,6 +318,22 @@ mod tests {
     fn named(turn: &Turn, own: Dialect) -> Option<Value> {
         let Output::Warning(error) = left_out(turn, own)? else { return None };
         serde_json::to_value(error).unwrap().pointer("/details/left_out").cloned()
+    }
+
+    #[test]
+    fn another_amount_of_reasoning_is_named_with_the_one_that_was_asked_for() {
+        let warning = |effort, own| {
+            let mut asked = turn(Responses, r#"{"reasoning":{}}"#);
+            asked.parameters =
+                Arc::new(Parameters { effort: Some(effort), ..Parameters::default() });
+            let word = |effort| if effort == Effort::Minimal { "low" } else { "high" };
+            let Output::Warning(error) = changed_effort(&asked, own, word)? else { return None };
+            Some(error.message)
+        };
+        let said = warning(Effort::Minimal, Messages).unwrap();
+        assert_eq!(said, "This agent has no reasoning_effort \"minimal\". It gets \"low\".");
+        assert!(warning(Effort::High, Messages).is_none());
+        assert!(warning(Effort::Minimal, Responses).is_none(), "it is sent as it came");
     }
 
     #[test]

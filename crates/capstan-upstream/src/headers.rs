@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use url::{Url, form_urlencoded};
 
 use crate::api_key::in_variable;
@@ -32,21 +32,21 @@ const OURS: [&str; 14] = [
 const SECRET: [&str; 6] = ["authorization", "cookie", "key", "password", "secret", "token"];
 
 /// A value: written in the file, or the name of a variable of the environment.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Deserialize, Serialize)]
 #[serde(untagged, expecting = "expected a string or { env = \"NAME\" }")]
 enum Given {
     Text(String),
     Variable(Variable),
 }
 
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Variable {
     env: String,
 }
 
-/// The pairs of a table `headers` or `query`.
-#[derive(Clone, Default, Deserialize)]
+/// The pairs of a table `headers` or `query`, as they are written: a secret is named only.
+#[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Pairs(BTreeMap<String, Given>);
 

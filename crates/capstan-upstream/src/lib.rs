@@ -47,6 +47,7 @@ mod thoughts;
 mod timeouts;
 mod tools;
 mod upstream_failure;
+mod usage;
 mod wrapping;
 
 pub use api_key::ApiKey;

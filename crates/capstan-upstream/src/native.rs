@@ -10,15 +10,17 @@ use capstan_protocol::{
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use url::Url;
 
 use crate::http;
+use crate::provider::Provider;
 use crate::request_body::RequestBody;
 use crate::thoughts::make;
 
-/// Returns the maker of the reasoning that a model at this address sends.
-pub(crate) fn origin(dialect: Dialect, url: &Url, model: &str) -> NativeOrigin {
-    NativeOrigin { dialect, provider: http::host_of(url), model: model.to_owned() }
+/// Returns the maker of the reasoning that a provider's model sends.
+pub(crate) fn origin(dialect: Dialect, provider: &Provider) -> NativeOrigin {
+    let Provider { url, model, account, .. } = provider;
+    let provider = format!("{}#{account}", http::host_of(url));
+    NativeOrigin { dialect, provider, model: model.clone() }
 }
 
 /// Returns the client's request, if the client speaks this protocol.
@@ -110,9 +112,19 @@ pub(crate) fn has_others(object: &Value, names: &[&str]) -> bool {
 /// Returns the warning that names what could not be translated.
 pub(crate) fn left_out(names: &[String]) -> Output {
     let message = format!("Left out, since this agent has no word for it: {}.", names.join(", "));
+    not_translated(message, "left_out", json!(names))
+}
+
+/// Returns the warning that names a value which the agent gets in place of another one.
+pub(crate) fn changed(name: &str, asked: &str, sent: &str) -> Output {
+    let message = format!("This agent has no {name} {asked:?}. It gets {sent:?}.");
+    not_translated(message, "changed", json!({ name: sent }))
+}
+
+fn not_translated(message: String, detail: &str, value: Value) -> Output {
     let fault = Fault::new(FaultKind::NotTranslated)
         .with_severity(ErrorSeverity::Warning)
         .with_message(message)
-        .with_detail("left_out", json!(names));
+        .with_detail(detail, value);
     Output::Warning(Box::new(fault.to_stream_error(Default::default())))
 }

@@ -82,7 +82,7 @@ pub(crate) fn passthrough(
 impl OpenAi {
     /// The origin of the reasoning that may come back.
     fn origin(&self) -> NativeOrigin {
-        native::origin(DIALECT, &self.provider.url, &self.provider.model)
+        native::origin(DIALECT, &self.provider)
     }
 }
 
@@ -124,8 +124,9 @@ impl call::Dialect for OpenAi {
         Some(DIALECT)
     }
 
-    fn left_out(&self, turn: &Turn) -> Option<Output> {
-        fates::left_out(turn, DIALECT)
+    fn left_out(&self, turn: &Turn) -> Vec<Output> {
+        let effort = fates::changed_effort(turn, DIALECT, asked::effort_word);
+        fates::left_out(turn, DIALECT).into_iter().chain(effort).collect()
     }
 
     fn decoder(&self, turn: &Turn) -> Decoder {

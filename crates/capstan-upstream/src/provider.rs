@@ -7,6 +7,7 @@ use capstan_protocol::Fault;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use crate::api_key::{ApiKey, in_variable};
@@ -44,6 +45,9 @@ pub(crate) struct Config {
     rename: Option<BTreeMap<String, String>>,
     refuse: Option<Vec<String>>,
 }
+
+/// How many bytes of a digest name an account.
+const ACCOUNT: usize = 6;
 
 /// The keys that only `openai` has.
 pub(crate) const OF_OPENAI: [&str; 7] =
@@ -197,6 +201,8 @@ pub(crate) struct Provider {
     pub(crate) base: Url,
     /// The groups that are passed on without runs.
     pub(crate) passthrough: Vec<Group>,
+    /// Names the account at its host.
+    pub(crate) account: String,
     members: Members,
 }
 
@@ -230,7 +236,9 @@ impl Provider {
             &config.parameters,
         )?;
         let own = with_query_of(&url, &base);
+        let account = account(&config.headers, &config.query, key.name.as_deref(), &url);
         Ok(Self {
+            account,
             url,
             model: config.model,
             system: config.system,
@@ -288,10 +296,19 @@ fn models(base: &Url, defaults: &Defaults) -> Url {
     url
 }
 
-/// A key, and its header.
+/// Names an account, for a provider cannot read what it made for another account. The name is a
+/// digest of the configuration as it is written, which has no secrets: where calls go, and the
+/// names of the variables and files that hold keys.
+fn account(headers: &Pairs, query: &Pairs, key: Option<&str>, url: &Url) -> String {
+    let written = serde_json::to_vec(&(url.path(), key, headers, query)).unwrap_or_default();
+    Sha256::digest(written).iter().take(ACCOUNT).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A key, its header, and the variable or file that holds the key.
 struct KeyHeader {
     secret: ApiKey,
     header: HeaderMap,
+    name: Option<String>,
 }
 
 /// Finds the key of an agent. The usual key goes to its own provider only.
@@ -315,7 +332,8 @@ fn key(
     let secret = ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), usual)?;
     let prefix = if header == AUTHORIZATION { "Bearer " } else { "" };
     let header = secret.header(prefix).map(|key| (header, key)).into_iter().collect();
-    Ok(KeyHeader { secret, header })
+    let name = config.key_file.as_deref().or(config.key_env.as_deref()).or(usual);
+    Ok(KeyHeader { secret, header, name: name.map(str::to_owned) })
 }
 
 /// The request's parameters, in the provider's protocol.

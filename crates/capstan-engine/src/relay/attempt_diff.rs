@@ -6,7 +6,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hash, Hasher};
 use std::ops::Range;
 
-use capstan_protocol::{Event, RawObject};
+use capstan_protocol::{Event, NATIVE, RawObject};
 use serde_json::Value;
 
 use super::text_diff::{Comparison, Forgotten, TextDiff};
@@ -30,6 +30,9 @@ pub(super) struct AttemptDiff {
     event_bytes: usize,
     /// Events that the present attempt has not repeated. Of equal ones, the first is last.
     unrepeated: HashMap<u64, Vec<usize>>,
+    /// Native events of the present attempt for a place at which viewers have none of their shape:
+    /// each with the packet before this place. Stored up to the limit.
+    left_out: Vec<(u64, Option<RawObject>)>,
     hasher: RandomState,
 }
 
@@ -37,7 +40,7 @@ struct SentEvent {
     seq: u64,
     /// Stored up to the limit.
     raw: Option<RawObject>,
-    /// A hash of its type and data.
+    /// A hash of its type and data; of a native event, of its shape.
     essence: u64,
     /// The present attempt has repeated it.
     is_repeated: bool,
@@ -68,6 +71,7 @@ impl AttemptDiff {
             events: Vec::new(),
             event_bytes: 0,
             unrepeated: HashMap::new(),
+            left_out: Vec::new(),
             hasher: RandomState::new(),
         }
     }
@@ -137,6 +141,7 @@ impl AttemptDiff {
     pub(super) fn rewind(&mut self) {
         self.text.rewind();
         self.thoughts.rewind();
+        self.left_out.clear();
         self.mark_unrepeated_from(0);
     }
 
@@ -188,6 +193,42 @@ impl AttemptDiff {
         }
         let event = known.and_then(|index| self.events.get_mut(index));
         event.map(|event| event.is_repeated = true).is_some()
+    }
+
+    /// Returns true if viewers have a native event of this shape in this range of packets. Then it
+    /// is not sent again. Its values may differ: each attempt signs its thoughts anew. The range is
+    /// the place of the attempt, which only moves forward.
+    pub(super) fn compare_native(&mut self, raw: &RawObject, place: &Range<u64>) -> bool {
+        let shape = self.essence(raw);
+        let Some(candidates) = self.unrepeated.get_mut(&shape) else { return false };
+        while let Some(index) = candidates.last() {
+            let event = self.events.get_mut(*index);
+            let event = event.filter(|event| !event.is_repeated && event.essence == shape);
+            match event {
+                Some(event) if event.seq >= place.end => return false,
+                Some(event) if place.contains(&event.seq) => {
+                    // After a reset, viewers get what this attempt wrote.
+                    event.is_repeated = true;
+                    event.raw.iter_mut().for_each(|sent| sent.clone_from(raw));
+                    candidates.pop();
+                    return true;
+                }
+                Some(_) | None => candidates.pop(),
+            };
+        }
+        false
+    }
+
+    /// Leaves out a native event whose place, behind this packet, viewers have passed. After a reset
+    /// to a packet before it, viewers get it.
+    pub(super) fn leave_out(&mut self, after: u64, raw: &RawObject) {
+        let kept = self.keep(raw);
+        self.left_out.push((after, kept));
+    }
+
+    /// The last packet before `before` whose text the attempt has repeated.
+    pub(super) fn last_agreed_text(&self, before: u64) -> u64 {
+        self.text.last_agreed(before)
     }
 
     /// The first packet whose text the attempt has not repeated.
@@ -250,6 +291,9 @@ impl AttemptDiff {
         for event in self.events.iter().skip(first).filter(|event| event.is_repeated) {
             pieces.push((event.seq, Again::Event(event.raw.clone().ok_or(Forgotten)?)));
         }
+        for (seq, event) in self.left_out.iter().filter(|(seq, _)| *seq >= after_seq) {
+            pieces.push((*seq, Again::Event(event.clone().ok_or(Forgotten)?)));
+        }
         pieces.extend(calls.into_iter().map(|(seq, event)| (seq, Again::Event(event))));
         Ok(pieces)
     }
@@ -260,17 +304,27 @@ impl AttemptDiff {
         self.thoughts.reset(after_seq);
         self.events.truncate(self.events.partition_point(|event| event.seq <= after_seq));
         self.thought_events.retain(|(seq, _)| *seq <= after_seq);
+        self.left_out.retain(|(seq, _)| *seq < after_seq);
         let events = self.events.iter().filter_map(|event| event.raw.as_ref());
         let kept = events.chain(self.thought_events.iter().map(|(_, raw)| raw));
+        let kept = kept.chain(self.left_out.iter().filter_map(|(_, raw)| raw.as_ref()));
         self.event_bytes = kept.map(|raw| raw.get().len()).sum();
     }
 
-    /// A hash of an event's type and data. Ids and times differ between attempts.
+    /// A hash of an event's type and data. Ids and times differ between attempts, and in a native
+    /// event all values may.
     fn essence(&self, raw: &RawObject) -> u64 {
         let event = Event::of(raw);
         let mut hasher = self.hasher.build_hasher();
         match event.kind {
             None => hash_value(&Value::Object(raw.to_map()), &mut hasher),
+            Some(kind) if kind == NATIVE => {
+                kind.hash(&mut hasher);
+                for name in ["event", "part"] {
+                    event.data.get(name).is_some().hash(&mut hasher);
+                    hash_shape(event.data.get(name).unwrap_or_default(), &mut hasher);
+                }
+            }
             kind => {
                 kind.hash(&mut hasher);
                 hash_value(&event.data, &mut hasher);
@@ -295,6 +349,21 @@ fn pieces_of(
         start = next;
     }
     Ok(())
+}
+
+/// Hashes the names of all members, and the types. Lists count as one value.
+fn hash_shape(value: &Value, hasher: &mut impl Hasher) {
+    let Value::Object(members) = value else { return };
+    let mut members: Vec<_> = members.iter().collect();
+    members.sort_unstable_by_key(|(name, _)| *name);
+    members.len().hash(hasher);
+    for (name, value) in members {
+        name.hash(hasher);
+        match value.as_str().filter(|_| name == "type") {
+            Some(kind) => kind.hash(hasher),
+            None => hash_shape(value, hasher),
+        }
+    }
 }
 
 /// Hashes a value so that the order of its members does not matter.

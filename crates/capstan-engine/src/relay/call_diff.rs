@@ -31,6 +31,8 @@ struct OwnCall {
     name: String,
     /// All of its arguments so far, until it is matched with a sent call.
     arguments: String,
+    /// Its native beginning, if that was not sent.
+    before: Vec<RawObject>,
     start: RawObject,
     end: Option<RawObject>,
     /// Complete: no more arguments follow.
@@ -130,23 +132,25 @@ impl CallDiff {
         self.sent.iter_mut().filter(complete).for_each(|call| call.is_repeated = false);
     }
 
-    /// Takes an event of a call of the present attempt. Returns it with the id that viewers know if
-    /// it can be sent now: its call is matched already, or it belongs to no call of this attempt.
-    pub(super) fn take(
+    /// Begins a call of the present attempt. `before` is its native beginning, if that was not sent.
+    pub(super) fn start(
         &mut self,
         id: &str,
-        step: &CallStep,
         event: &Event,
         raw: RawObject,
-    ) -> Option<RawObject> {
-        if matches!(step, CallStep::Start) {
-            let (id, name) = (id.to_owned(), name_of(event));
-            let (arguments, start, end) = (String::new(), raw, None);
-            let (is_whole, is_skipped, known_as) = (false, false, None);
-            let call = OwnCall { id, name, arguments, start, end, is_whole, is_skipped, known_as };
-            self.own.push(call);
-            return None;
-        }
+        before: Vec<RawObject>,
+    ) {
+        let (id, name) = (id.to_owned(), name_of(event));
+        let (arguments, start, end) = (String::new(), raw, None);
+        let (is_whole, is_skipped, known_as) = (false, false, None);
+        let call =
+            OwnCall { id, name, arguments, before, start, end, is_whole, is_skipped, known_as };
+        self.own.push(call);
+    }
+
+    /// Takes a later event of a call of the present attempt. Returns it with the id that viewers know if
+    /// it can be sent now: its call is matched already, or it belongs to no call of this attempt.
+    pub(super) fn take(&mut self, id: &str, step: &CallStep, raw: RawObject) -> Option<RawObject> {
         let Some(call) = self.own.iter_mut().rev().find(|call| call.id == id) else {
             return Some(raw);
         };
@@ -263,7 +267,8 @@ impl CallDiff {
         let Some(own) = self.own.get_mut(at) else { return Next::Wait };
         let written = arguments(&id, &std::mem::take(&mut own.arguments));
         own.known_as = Some(id);
-        Next::Send(std::iter::once(start).chain(written).chain(end).collect())
+        let before = std::mem::take(&mut own.before).into_iter();
+        Next::Send(before.chain([start]).chain(written).chain(end).collect())
     }
 
     fn mark_repeated(&mut self, sent: usize) -> Option<String> {
@@ -276,6 +281,19 @@ impl CallDiff {
     pub(super) fn first_missing(&self) -> Option<u64> {
         let missing = self.sent.iter().filter(|sent| !sent.is_repeated);
         missing.map(|sent| sent.began.saturating_sub(1)).min()
+    }
+
+    /// Whether the present attempt has calls of which viewers know nothing yet.
+    pub(super) fn has_undecided(&self) -> bool {
+        self.own.iter().any(|own| own.known_as.is_none())
+    }
+
+    /// The first packet of the sent calls that the present attempt has yet to make. Its calls that
+    /// are undecided count as sent ones, in their order.
+    pub(super) fn next_missing(&self) -> Option<u64> {
+        let undecided = self.own.iter().filter(|own| own.known_as.is_none()).count();
+        let missing = self.sent.iter().filter(|sent| !sent.is_repeated);
+        missing.map(|sent| sent.began).nth(undecided)
     }
 
     /// The last packet of a complete call. Nothing up to it can be taken back.

@@ -1,6 +1,7 @@
 //! Turns an agent's outputs into packets. It leaves out what viewers have from an earlier attempt.
 
 mod calls;
+mod native;
 #[cfg(test)]
 mod tests;
 mod thoughts;
@@ -13,6 +14,7 @@ use capstan_protocol::{
     RawObject, StreamError, StreamReset, Timestamp, event, sse,
 };
 
+use self::native::Passed;
 use self::thoughts::is_thought;
 use super::attempt_diff::Again;
 use super::call_event::TOOL_CALL;
@@ -72,6 +74,10 @@ struct Attempt {
     thoughts_done: usize,
     /// Its thoughts since then, if viewers have others at this place.
     own_thoughts: Option<String>,
+    /// Whether a thought was sent since the last native part.
+    has_shown_thought: bool,
+    /// Native events since the last other output that were not sent.
+    passed_natives: Vec<(Passed, RawObject)>,
     /// For each block that became text, because the client cannot show blocks: its position and
     /// length.
     as_markdown: Vec<(usize, usize)>,
@@ -103,13 +109,13 @@ impl Attempt {
 
     /// Takes notice of an output before it is written.
     fn observe(&mut self, output: &Output) {
-        match output {
-            Output::Continued(Continued::Prefill) => self.continues(ContinuedBy::Prefill),
-            Output::Continued(Continued::Resume) => self.continues(ContinuedBy::UpstreamResume),
-            output if self.is_later && self.continued_by.is_none() && output.is_answer() => {
-                self.continues(ContinuedBy::Comparison);
-            }
-            _ => {}
+        if let Output::Continued(how) = output {
+            self.continues(match how {
+                Continued::Prefill => ContinuedBy::Prefill,
+                Continued::Resume => ContinuedBy::UpstreamResume,
+            });
+        } else if self.is_later && self.continued_by.is_none() && output.is_answer() {
+            self.continues(ContinuedBy::Comparison);
         }
     }
 }
@@ -336,19 +342,26 @@ impl PacketWriter {
         Ok(())
     }
 
-    /// Logs what the agent left out of the request or of the answer: many clients do not show
-    /// warnings.
+    /// Logs the parts of the request or of the answer that the agent left out or changed: many
+    /// clients do not show warnings.
     fn log_left_out(&self, error: &StreamError) {
+        const WORDS: &str = "the agent's protocol has no word for these";
         if error.code != FaultKind::NotTranslated.entry().code {
             return;
         }
-        let names = error.details.as_ref().and_then(|details| details.get("left_out"));
-        let (stream, left_out) = (self.frames.stream_id(), names.map(tracing::field::display));
-        tracing::warn!(%stream, left_out, "the agent's protocol has no word for these: left out");
+        let stream = self.frames.stream_id();
+        let detail = |name: &str| error.details.as_ref().and_then(|details| details.get(name));
+        if let Some(left_out) = detail("left_out") {
+            tracing::warn!(%stream, %left_out, "{WORDS}: left out");
+        }
+        if let Some(changed) = detail("changed") {
+            tracing::warn!(%stream, %changed, "{WORDS}: changed");
+        }
     }
 
     fn delta(&mut self, text: String) -> Result<(), Fault> {
         let length = text.len();
+        self.settle_natives();
         match self.sent.diff.compare_text(text) {
             Comparison::Equal => {
                 self.attempt.swallowed += length as u64;
@@ -366,6 +379,7 @@ impl PacketWriter {
     /// The agent restarts at an earlier position. Its positions do not count blocks that became
     /// text, but ours do.
     fn restart(&mut self, keep: usize) -> Result<(), Fault> {
+        self.settle_natives();
         self.attempt.received = keep.min(self.attempt.received);
         self.attempt.as_markdown.retain(|(at, _)| *at <= keep);
         self.attempt.native.rewind_to(self.attempt.place());
@@ -384,20 +398,23 @@ impl PacketWriter {
     fn event(&mut self, kind: &str, payload: RawObject) -> Result<(), Fault> {
         let is_wanted = self.viewers.wants(kind);
         if is_wanted && self.sent.diff.compares() {
+            if kind == NATIVE {
+                self.native(payload);
+                return Ok(());
+            }
             if kind.starts_with(TOOL_CALL) {
                 return self.call_event(payload);
             }
+            self.settle_natives();
             if is_thought(kind) {
                 return self.thought(payload);
             }
         }
         if self.sent.diff.compare_event(&payload) {
             self.attempt.swallowed += payload.get().len() as u64;
-            self.attempt.passed_part(kind, &self.sent.diff, &payload);
             return Ok(());
         }
         if is_wanted {
-            let payload = if kind == NATIVE { self.with_its_thoughts(payload) } else { payload };
             self.sent.count_event();
             self.show(payload);
             return Ok(());
@@ -468,6 +485,7 @@ impl PacketWriter {
 
     /// Ends an attempt. If it wrote less than an earlier attempt, that is a difference too.
     pub(super) fn end_attempt(&mut self) -> Result<(), Fault> {
+        self.settle_natives();
         self.complete_calls(None)?;
         match self.sent.calls.first_missing() {
             Some(limit) => self.diverge(None, limit),

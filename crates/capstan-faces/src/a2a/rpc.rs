@@ -141,7 +141,7 @@ async fn call(
             card::extended(cx, agent, version, &parts).map(|card| asked.call.answer(card))
         }
         Method::PushSet | Method::PushGet | Method::PushList | Method::PushDelete => {
-            push(&asked, method, params).await
+            Box::pin(push(&asked, method, params)).await
         }
     };
     Ok(answered.unwrap_or_else(|fault| asked.wrong(&fault)))

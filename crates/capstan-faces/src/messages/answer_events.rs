@@ -40,8 +40,6 @@ pub(super) struct AnswerEvents {
     /// Calls of tools that the caller does not have. If the agent does not answer them itself, they
     /// are sent at the end.
     held: Vec<HeldCall>,
-    /// Whether another attempt has begun and has added nothing yet.
-    is_repeating: bool,
     /// The last packet of which something was sent.
     last: u64,
     /// The last one of them that was neither text nor a thought.
@@ -85,7 +83,6 @@ impl AnswerEvents {
             native: Native::default(),
             again: None,
             held: Vec::new(),
-            is_repeating: false,
             last: 0,
             last_other: 0,
             sealer,
@@ -118,22 +115,15 @@ impl AnswerEvents {
             Payload::Error(error) if error.severity == ErrorSeverity::Fatal => {
                 return Some(self.fail(*error, sink));
             }
-            // An attempt may have failed. The next one may repeat it.
-            Payload::Error(_) => self.begin_attempt(),
+            Payload::Error(_) => {}
             Payload::Close(close) => return Some(self.close(&close, sink)),
         }
         None
     }
 
-    /// Another attempt begins. It may repeat what the client has.
-    fn begin_attempt(&mut self) {
-        self.is_repeating = true;
-        self.native.begin_attempt();
-    }
-
     /// Notes that something new is sent.
     fn shows(&mut self, seq: u64, sink: &mut impl Sink) {
-        (self.last, self.is_repeating) = (seq, false);
+        self.last = seq;
         self.begin(None, &Members::new(), sink);
     }
 
@@ -185,8 +175,8 @@ impl AnswerEvents {
         self.sealer.thought(thought);
         let (own, beside) = self.native.members_of("thinking_delta");
         if !self.blocks.is_open(&Kind::Thinking) {
-            let start = self.template_of(|kind| kind == "thinking", sink);
-            self.blocks.open(Kind::Thinking, start.unwrap_or_else(|| no_thought().into()), sink);
+            self.spend_native(sink);
+            self.blocks.open(Kind::Thinking, no_thought(), sink);
         }
         self.blocks.add(Piece::thinking(thought).with(own), beside, sink);
     }
@@ -245,7 +235,7 @@ impl AnswerEvents {
                 let piece = text("delta");
                 let (own, beside) = self.native.members_of("input_json_delta");
                 if self.blocks.add_to_call(id, Piece::json(piece).with(own), beside, sink) {
-                    (self.last, self.last_other, self.is_repeating) = (seq, seq, false);
+                    (self.last, self.last_other) = (seq, seq);
                 } else if let Some(call) = self.held.iter_mut().rfind(|call| call.id == id) {
                     call.arguments.push_str(piece);
                 }
@@ -259,6 +249,8 @@ impl AnswerEvents {
                 let template = self.template_of(|kind| kind.ends_with("_tool_result"), sink);
                 if let Some(mut start) = template {
                     self.shows_other(seq, sink);
+                    // A later attempt may continue a call under the id that the client has.
+                    put(&mut start.block, "tool_use_id", id.into());
                     put(&mut start.block, "content", content_of(text("content")));
                     self.blocks.open(Kind::Other, start, sink);
                     self.blocks.end(self.native.stop(), sink);

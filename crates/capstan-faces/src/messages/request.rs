@@ -13,6 +13,7 @@ use super::parameters::{Format, OutputConfig};
 use super::tools::{Choice, ToolSpec, tools};
 use crate::head_members::items;
 use capstan_engine::ask::{Ask, Extras, RequestBody, Wants, invalid};
+use capstan_engine::interrupts;
 
 #[derive(Deserialize)]
 struct Body {
@@ -62,6 +63,7 @@ impl Body {
         for (n, message) in self.messages.into_iter().enumerate() {
             messages.extend(message.into_messages(n, reader)?);
         }
+        let (messages, answers) = interrupts::take_answers(messages);
         let parallel_tool_calls = self.tool_choice.as_ref().and_then(Choice::parallel);
         let tool_choice = self.tool_choice.map(|choice| choice.into_choice(reader)).transpose()?;
         let output = self.output_config.unwrap_or_default();
@@ -84,6 +86,7 @@ impl Body {
         let extras = Extras {
             tools: tools(self.tools.unwrap_or_default(), reader)?.into(),
             parameters: Arc::new(parameters),
+            answers,
             payload: Arc::new(payload),
             dialect: Some(Dialect::AnthropicMessages),
             ..Extras::default()

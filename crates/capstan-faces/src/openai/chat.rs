@@ -29,6 +29,7 @@ use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
 use capstan_engine::ask::{Ask, RequestBody};
 use capstan_engine::faults::journal_fault;
+use capstan_engine::interrupts;
 use capstan_engine::resume::ResumePoint;
 
 /// The name of this face in the records of runs.
@@ -106,10 +107,11 @@ impl Face for Chat {
     async fn complete(
         &self,
         cx: &FaceContext,
-        _: &str,
+        tenant: &str,
         _: &Parts,
         ask: &mut Ask,
     ) -> Result<(), Fault> {
+        ask.session = interrupts::session_of_asker(&cx.engine, tenant, ask).await;
         parameters::check_agent(cx, ask, "response_format")
     }
 
@@ -151,7 +153,7 @@ impl Face for Chat {
         let response = async {
             let whole = reader::collect_to_end::<Output>(cx, run).await?;
             let whole = whole.fault().map_or(Ok(whole), Err)?;
-            self.sent_answers.answer(cx, run, request.parts).record();
+            self.sent_answers.answer(cx, run, request.parts, false).record();
             Ok(whole.encode(|whole| Completion::of(whole, cx.sealer(DIALECT)).into_response()))
         };
         let target = RefusalTarget::Client(request.parts, request.ask);
@@ -194,7 +196,7 @@ impl Face for Chat {
             offered,
             exposure: cx.engine.settings().exposure,
             sealer: cx.sealer(DIALECT),
-            sent_answer: self.sent_answers.answer(cx, opening.run, opening.parts),
+            sent_answer: self.sent_answers.answer(cx, opening.run, opening.parts, false),
         };
         Ok(Box::new(ChatWriter::new(opening.run, options)))
     }

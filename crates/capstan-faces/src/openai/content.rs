@@ -123,14 +123,6 @@ impl Contents {
         message.parts.append(&mut others);
         Ok(message)
     }
-
-    /// The text without other parts, for the result of a tool.
-    pub(super) fn into_text(self) -> String {
-        match self {
-            Self::Text(text) => text,
-            Self::Many(parts) => parts.into_iter().filter_map(|part| part.text).collect(),
-        }
-    }
 }
 
 impl ContentPart {

@@ -31,6 +31,8 @@ pub(super) struct Output {
     pub(super) parts: Vec<(u64, NativeEvent)>,
     /// Another attempt has begun, and has sent nothing new yet.
     is_repeating: bool,
+    /// The number of parts that this attempt has sent again.
+    repeated: usize,
     pub(super) error: Option<Box<StreamError>>,
     pub(super) close: Option<Close>,
 }
@@ -146,7 +148,9 @@ impl Output {
                 self.say(seq, &block);
             }
             ClientEvent::Thought(text) => {
-                self.is_repeating = false;
+                if std::mem::take(&mut self.is_repeating) {
+                    self.drop_abandoned();
+                }
                 self.thoughts.push(Thought { seq, text });
             }
             ClientEvent::Call { id, name } => {
@@ -186,8 +190,19 @@ impl Output {
 
     /// Records a part. One that a later attempt sends again counts once.
     fn part(&mut self, seq: u64, raw: &RawObject) {
-        let part = native::event_of(raw).filter(|event| event.part.is_some());
-        self.parts.extend(part.filter(|_| !self.is_repeating).map(|part| (seq, part)));
+        let Some(part) = native::event_of(raw).filter(|event| event.part.is_some()) else { return };
+        match self.is_repeating {
+            true => self.repeated += 1,
+            false => self.parts.push((seq, part)),
+        }
+    }
+
+    /// The present attempt thinks something else than the one before: drops the reasoning of that
+    /// attempt which it has not sent again.
+    fn drop_abandoned(&mut self) {
+        self.parts.truncate(self.repeated);
+        let end = self.parts.last().map_or(0, |(seq, _)| *seq);
+        self.thoughts.retain(|thought| thought.seq < end);
     }
 
     /// Finds the call that begins after a packet, if no text comes before it.
@@ -233,7 +248,10 @@ impl Fold for Output {
             Payload::Event(raw) => self.event(packet.seq, raw),
             Payload::Error(error) => {
                 self.error = Some(error.clone());
-                self.is_repeating |= !self.parts.is_empty() && native::ends_attempt(error);
+                if native::ends_attempt(error) {
+                    self.repeated = 0;
+                    self.is_repeating |= !self.parts.is_empty();
+                }
             }
             Payload::Close(close) => self.close = Some(close.clone()),
         }
@@ -363,7 +381,7 @@ impl Usage {
 
 #[cfg(test)]
 mod tests {
-    use capstan_protocol::{Timestamp, event};
+    use capstan_protocol::{ErrorSeverity, Timestamp, event};
     use uuid::Uuid;
 
     use super::*;
@@ -409,6 +427,29 @@ mod tests {
         assert_eq!(output.calls().count(), 0);
         let offered = Offered::new(std::iter::once("f".to_owned()));
         assert_eq!(output.late(&offered).count(), 0);
+    }
+
+    #[test]
+    fn another_thought_of_a_later_attempt_replaces_the_reasoning_that_it_did_not_repeat() {
+        let part = |name: &str| {
+            let data = json!({ "dialect": "anthropic-messages", "provider": "p", "model": "m",
+                "part": { "signature": name } });
+            payload("NATIVE", data)
+        };
+        let thought = |text: &str| payload("THOUGHT_TRACE", json!({ "thought": text }));
+        let error = StreamError::new("cut", "", ErrorSeverity::Transient);
+        let output = output(vec![
+            thought("a"),
+            part("a1"),
+            thought("b"),
+            part("b1"),
+            Payload::Error(Box::new(error)),
+            part("a2"),
+            thought("c"),
+            part("c2"),
+        ]);
+        let made: Vec<_> = output.parts.iter().map(|(seq, _)| *seq).collect();
+        assert_eq!((made, output.reasoning().as_str()), (vec![2, 8], "ac"));
     }
 
     #[test]

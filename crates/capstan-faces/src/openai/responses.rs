@@ -30,7 +30,7 @@ use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 use capstan_agent::async_trait;
 use capstan_journal::{ArmedBy, Run, RunState};
-use capstan_protocol::{ChatMessage, DecodeError, Fault};
+use capstan_protocol::{ChatMessage, DecodeError, Dialect, Fault};
 use http::request::Parts;
 use uuid::Uuid;
 
@@ -41,7 +41,7 @@ use super::request;
 use super::{errors, parameters};
 use crate::face::FaceContext;
 use crate::face::repeats;
-use crate::face::sent_answers::SentAnswers;
+use crate::face::sent_answers::{SentAnswer, SentAnswers};
 use crate::face::taken_back::TakenBack;
 use crate::face::{self, Face, FaceWriter, RefusalTarget, Request, ViewRequest};
 use crate::openapi::{Model, Routes, model};
@@ -62,6 +62,10 @@ pub(crate) struct Responses {
 }
 
 impl Responses {
+    fn answer(&self, cx: &FaceContext, run: &Run, parts: &Parts) -> SentAnswer {
+        self.sent_answers.answer(cx, run, parts, repeat_hash::has_session(parts))
+    }
+
     /// Creates the face. `attaches_repeats`: a repeat without a key attaches to the run that it
     /// repeats. `has_websocket`: requests may come over a WebSocket.
     pub(crate) fn new(attaches_repeats: bool, has_websocket: bool) -> Self {
@@ -104,14 +108,9 @@ impl Face for Responses {
         if ask.chat.is_some() {
             self.unstored.note(tenant);
         }
-        if let Some(asking_run) =
-            interrupts::asker_of(ask).filter(|_| ask.session.is_empty() && ask.previous.is_none())
-        {
-            // The request answers an interrupt and does not name the conversation.
-            ask.session = lookup::by_stream(&cx.engine, tenant, &asking_run.to_string())
-                .await
-                .map(|run| run.session)
-                .unwrap_or_default();
+        if ask.session.is_empty() && ask.previous.is_none() {
+            // A request that answers an interrupt need not name the conversation.
+            ask.session = interrupts::session_of_asker(&cx.engine, tenant, ask).await;
         }
         let Some(previous) = ask.previous else { return Ok(()) };
         let found = lookup::by_stream(&cx.engine, tenant, &previous.to_string()).await;
@@ -179,7 +178,7 @@ impl Face for Responses {
             } else {
                 let whole = fold::follow(cx, run, &echo.offered).await?;
                 let whole = whole.fault().map_or(Ok(whole), Err)?;
-                self.sent_answers.answer(cx, run, request.parts).record();
+                self.answer(cx, run, request.parts).record();
                 whole
             };
             Ok(whole.encode(|whole| {
@@ -223,7 +222,12 @@ impl Face for Responses {
             Some(ask) => Echo::of(cx, ask.extras.payload.get()),
             None => echo_of(cx, opening.run).await?,
         };
+        let agent = cx.engine.agent(&opening.run.agent);
+        let origin = agent.and_then(|agent| agent.agent.origin());
+        let is_native = origin.is_some_and(|origin| origin.dialect == Dialect::OpenaiResponses)
+            && echo.background != Some(true);
         let options = ViewOptions {
+            is_native,
             after: opening
                 .parts
                 .extensions
@@ -232,7 +236,7 @@ impl Face for Responses {
             has_all_events: request::wants_all_events(opening.parts),
             seen: Place::seen_by(opening.parts),
             taken_back: TakenBack::read_if_unseen(cx, opening.run).await?,
-            sent_answer: Some(self.sent_answers.answer(cx, opening.run, opening.parts)),
+            sent_answer: Some(self.answer(cx, opening.run, opening.parts)),
         };
         Ok(Box::new(ResponsesWriter::new(
             opening.run,

@@ -103,6 +103,9 @@ async fn an_unknown_name_is_answered_with_similar_ones() {
     server.stop().await;
     let server = start(Settings::default()).await;
     let (_, said) = post(&server, "/v1/chat/completions", &body).await;
-    assert!(said.contains("No agent is called \\\"gpt4o\\\".\""), "nothing looks like it: {said}");
+    assert!(
+        said.contains("No agent is called \\\"gpt4o\\\". GET /v1/models lists"),
+        "nothing looks like it: {said}"
+    );
     server.stop().await;
 }

@@ -102,7 +102,7 @@ pub async fn answer(
     let hash = hash.unwrap_or_else(|| body.hash(agent, face.name()));
     let ask = Arc::new(ask);
     let request = Request { tenant: &caller.tenant, parts, body: &body, agent, hash, ask: &ask };
-    let answered = start(cx, face, &request, point, (load, begun)).await;
+    let answered = Box::pin(start(cx, face, &request, point, (load, begun))).await;
     answered.map_err(|fault| face::refusal(cx, face, fault, RefusalTarget::Client(parts, &ask)))
 }
 

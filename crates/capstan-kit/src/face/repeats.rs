@@ -20,7 +20,7 @@ use capstan_engine::readers::ReaderGuard;
 use capstan_engine::wall_clock::between;
 
 /// A repeat comes within this time: the default timeout of the SDKs.
-const WITHIN: Duration = Duration::from_secs(600);
+pub const WITHIN: Duration = Duration::from_secs(600);
 /// How many runs with the same body are checked, the newest first.
 const MOST: usize = 32;
 /// The prefix of keys that the gateway makes up. No header can contain the dot, so no client can

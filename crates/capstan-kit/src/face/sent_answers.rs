@@ -21,7 +21,7 @@ use crate::face::{FaceContext, repeats};
 /// the longest delay of a coding agent's client before it repeats a request.
 const LOST_WITHIN: Duration = Duration::from_secs(60);
 
-/// The answers that this process sent within that time, by stream.
+/// The answers that this process sent within [`repeats::WITHIN`], by stream.
 #[derive(Debug, Clone, Default)]
 pub struct SentAnswers(Arc<Mutex<HashMap<Uuid, Sent>>>);
 
@@ -33,19 +33,30 @@ pub struct SentAnswer {
     all: SentAnswers,
     engine: Engine,
     stream: Uuid,
-    /// A repeated request may attach to its run.
+    /// A repeated request may attach to its run, because no request names it.
     is_repeatable: bool,
+    /// The run's record has the time as well.
+    is_stored: bool,
     peer: Option<SocketAddr>,
 }
 
 impl SentAnswers {
-    /// The answer to this request. Call `record` when all of it was written.
-    pub fn answer(&self, cx: &FaceContext, run: &Run, parts: &Parts) -> SentAnswer {
+    /// The answer to this request. Call `record` when all of it was written. Requests that name a
+    /// session may get it again without saying that they are repeats, so the run's record has the
+    /// time of their answers.
+    pub fn answer(
+        &self,
+        cx: &FaceContext,
+        run: &Run,
+        parts: &Parts,
+        has_session: bool,
+    ) -> SentAnswer {
         SentAnswer {
             all: self.clone(),
             engine: cx.engine.clone(),
             stream: run.stream_id,
             is_repeatable: repeats::is_keyless(run),
+            is_stored: has_session,
             peer: peer_of(parts),
         }
     }
@@ -60,10 +71,11 @@ impl SentAnswers {
     /// same connection has read the answer before.
     fn may_be_lost(&self, cx: &FaceContext, run: &Run, parts: &Parts) -> bool {
         match self.lock().get(&run.stream_id) {
-            Some((at, peer)) if at.elapsed() < LOST_WITHIN => {
-                peer.zip(peer_of(parts)).is_some_and(|(then, now)| then != now)
+            Some((at, peer)) => {
+                let is_other = peer.zip(peer_of(parts)).is_some_and(|(then, now)| then != now);
+                is_other && at.elapsed() < LOST_WITHIN
             }
-            _ => run.sent_at.is_none_or(|at| between(at, cx.engine.now()) < LOST_WITHIN),
+            None => run.sent_at.is_none_or(|at| between(at, cx.engine.now()) < LOST_WITHIN),
         }
     }
 
@@ -73,15 +85,18 @@ impl SentAnswers {
 }
 
 impl SentAnswer {
-    /// Records that the answer was written completely. The run's record follows a little later.
+    /// Records that the answer was written completely. The run's record may follow a little later.
     pub fn record(&self) {
         if !self.is_repeatable {
             return;
         }
         let (mut all, now) = (self.all.lock(), Instant::now());
-        all.retain(|_, (at, _)| now.saturating_duration_since(*at) < LOST_WITHIN);
+        all.retain(|_, (at, _)| now.saturating_duration_since(*at) < repeats::WITHIN);
         all.insert(self.stream, (now, self.peer));
         drop(all);
+        if !self.is_stored {
+            return;
+        }
         let (engine, stream, at) = (self.engine.clone(), self.stream, self.engine.now());
         self.engine.spawn(async move {
             if let Err(error) = engine.store().mark_sent(stream, at).await {

@@ -80,7 +80,7 @@ fn output(effort: Option<Effort>, format: Option<&ResponseFormat>) -> Result<Opt
     Ok((!config.is_empty()).then(|| config.into()))
 }
 
-fn effort_word(effort: Effort) -> &'static str {
+pub(super) fn effort_word(effort: Effort) -> &'static str {
     match effort {
         Effort::None | Effort::Minimal | Effort::Low => "low",
         Effort::Medium => "medium",

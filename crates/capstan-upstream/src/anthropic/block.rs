@@ -70,6 +70,12 @@ impl Blocks {
         }
     }
 
+    /// The open blocks whose beginning has all of their content.
+    pub(super) fn complete(&self) -> Vec<u64> {
+        let is_complete = |block: &Block| matches!(block, Block::Redacted(_) | Block::Result(_));
+        self.open.iter().filter(|(_, block)| is_complete(block)).map(|(index, _)| *index).collect()
+    }
+
     /// Whether the model thinks, readable or not.
     pub(super) fn has_thinking(&self) -> bool {
         self.open.values().any(|block| matches!(block, Block::Thinking(_) | Block::Redacted(_)))

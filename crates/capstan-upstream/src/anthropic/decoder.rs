@@ -294,6 +294,10 @@ impl Decoder {
     ) -> Result<(), Fault> {
         self.thoughts.flush(out);
         out.extend(self.halves.rest().map(|text| Output::Delta(text.to_owned())));
+        // Some servers send no end of a block.
+        for index in self.blocks.complete() {
+            self.stop(index, Members::new(), out);
+        }
         match reason {
             "max_tokens" | "model_context_window_exceeded" => self.tools.end_whole(out),
             _ => self.tools.end_all(out),

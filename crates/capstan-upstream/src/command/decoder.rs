@@ -3,8 +3,6 @@
 //! The protocol crate's [`Assembler`] puts messages and their errors together. This file decides
 //! what readers see meanwhile, and how the run ends.
 
-use std::sync::Arc;
-
 use capstan_agent::{Interrupt, Output, ResumeEntry};
 use capstan_protocol::assistant::{
     Assembler, AssistantError, AssistantMessage, Block, Frame, Line, RateLimitEvent, ResultMessage,
@@ -55,8 +53,8 @@ pub struct Decoder {
     has_result: bool,
     /// A refusal without another model's answer: its category, if it is known.
     refusal: Option<Option<String>>,
-    /// Answers of people to the questions of an earlier process.
-    answers: Arc<[ResumeEntry]>,
+    /// Answers of people to the questions of earlier processes, oldest first.
+    answers: Vec<ResumeEntry>,
     /// Replies that the process waits for on its standard input.
     replies: Vec<String>,
     /// The process has asked a question that only a person can answer.
@@ -70,7 +68,7 @@ impl Decoder {
     }
 
     /// Creates a decoder that has people's answers.
-    pub(super) fn with_answers(answers: Arc<[ResumeEntry]>) -> Self {
+    pub(super) fn with_answers(answers: Vec<ResumeEntry>) -> Self {
         Self { answers, ..Self::default() }
     }
 
@@ -112,7 +110,7 @@ impl Decoder {
             return;
         };
         let asked = request.interrupt(tool);
-        match self.answers.iter().find(|answer| answer.interrupt_id == asked.id) {
+        match self.answers.iter().rfind(|answer| answer.interrupt_id == asked.id) {
             Some(answer) => self.replies.push(request.answer(answer)),
             None => self.ask(asked, out),
         }

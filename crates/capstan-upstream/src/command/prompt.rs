@@ -67,7 +67,7 @@ fn text_of(turn: &Turn) -> Result<String, Fault> {
         }
         text.push_str(&words);
     }
-    for words in turn.answers.iter().map(permission::in_words) {
+    for words in turn.all_answers().map(permission::in_words) {
         text.push_str(if text.is_empty() { "" } else { "\n\n" });
         text.push_str(&words);
     }
@@ -97,8 +97,7 @@ fn frame(turn: &Turn, before: String) -> Result<Prompt, Fault> {
         );
     }
     content.extend(
-        turn.answers
-            .iter()
+        turn.all_answers()
             .map(|answer| json!({ "type": "text", "text": permission::in_words(answer) })),
     );
     if let Some(serde_json::Value::String(text)) =

@@ -18,6 +18,7 @@ use crate::native::Lane;
 use crate::thoughts::Thoughts;
 use crate::tools::{CallPiece, Tools};
 use crate::upstream_failure::UpstreamFailure;
+use crate::usage;
 use crate::wrapping::Wrapping;
 
 /// The sentinel after the last chunk.
@@ -79,9 +80,9 @@ impl Decoder {
         }
         let usage = chunk.usage.map(value);
         self.extras.send(&chunk, usage.as_ref(), self.has_delta, &mut self.lane, out);
-        let usage = usage.and_then(|usage| usage_of(&usage));
+        let usage = usage.and_then(|usage| usage::counts(&usage));
         let has_usage = usage.is_some();
-        out.extend(usage.map(Output::Usage));
+        out.extend(usage.or_else(|| odd_usage(&chunk)).map(Output::Usage));
         if let Some(content) = chunk.only_content() {
             self.wrapping.learn(data, content);
         }
@@ -331,6 +332,12 @@ impl Decode for Decoder {
     }
 }
 
+/// The counts that some servers put elsewhere: into the choice, or into a member of their own.
+fn odd_usage(chunk: &Chunk<'_>) -> Option<Map<String, Value>> {
+    let of_choice = chunk.choice().into_iter().flat_map(|choice| choice.others.iter());
+    of_choice.chain(chunk.others.iter()).find_map(|(_, raw)| usage::counts_in(raw))
+}
+
 /// Whether an error has content. Some servers send an empty one with each chunk.
 fn has_text_in(error: &RawValue) -> bool {
     !matches!(error.get(), "false" | "\"\"" | "{}" | "[]" | "0")
@@ -346,20 +353,4 @@ fn cite(notes: &RawValue, out: &mut Vec<Output>) -> bool {
         out.extend(citation::block(url, "citation", title.unwrap_or_default(), None));
     }
     out.len() > before
-}
-
-/// The provider's counts under CAP's names. `None` if there are none.
-fn usage_of(usage: &Value) -> Option<Map<String, Value>> {
-    let counts = [
-        ("input_tokens", "/prompt_tokens"),
-        ("output_tokens", "/completion_tokens"),
-        ("total_tokens", "/total_tokens"),
-        ("cached_input_tokens", "/prompt_tokens_details/cached_tokens"),
-        ("reasoning_tokens", "/completion_tokens_details/reasoning_tokens"),
-    ];
-    let count = |(name, at): (&str, &str)| {
-        Some((name.to_owned(), usage.pointer(at).filter(|v| v.is_u64())?.clone()))
-    };
-    Some(counts.into_iter().filter_map(count).collect::<Map<_, _>>())
-        .filter(|counts| !counts.is_empty())
 }

@@ -59,7 +59,7 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, 
 impl Responses {
     /// The provider and model whose reasoning can come back.
     fn origin(&self) -> NativeOrigin {
-        native::origin(DIALECT, &self.0.url, &self.0.model)
+        native::origin(DIALECT, &self.0)
     }
 }
 
@@ -124,8 +124,9 @@ impl call::Dialect for Responses {
         Some(DIALECT)
     }
 
-    fn left_out(&self, turn: &Turn) -> Option<Output> {
-        fates::left_out(turn, DIALECT)
+    fn left_out(&self, turn: &Turn) -> Vec<Output> {
+        let effort = fates::changed_effort(turn, DIALECT, super::asked::effort_word);
+        fates::left_out(turn, DIALECT).into_iter().chain(effort).collect()
     }
 
     fn decoder(&self, turn: &Turn) -> Decoder {

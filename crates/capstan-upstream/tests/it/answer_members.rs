@@ -208,6 +208,19 @@ async fn a_text_in_the_beginning_of_its_block_is_sent_once() {
     }
 }
 
+#[tokio::test]
+async fn a_block_without_an_end_of_its_own_is_complete_with_the_message() {
+    let all = messages();
+    let ends_block = |event: &&Value| event["type"] != "content_block_stop";
+    let events: Vec<Value> = all.iter().filter(ends_block).cloned().collect();
+    let provider = Provider::start(move |_| script(&events)).await;
+    let config = json!({ "model": "m", "url": provider.url });
+    let gateway = provider.gateway("anthropic", config).await;
+    let (text, _) = told(&gateway, "/v1/messages", &ask_messages(true)).await;
+    assert_eq!(text.matches("ZA==").count(), 1, "{text}");
+    assert!(text.contains("message_stop"), "{text}");
+}
+
 /// An answer of Chat Completions with a mark at every place.
 fn chat() -> Vec<Value> {
     let chunk = |delta: Value, mark: u32| {

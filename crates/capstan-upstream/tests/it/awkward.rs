@@ -116,6 +116,31 @@ fn count(told: &RunSeen, what: &str) -> usize {
     told.raw.matches(what).count()
 }
 
+#[tokio::test]
+async fn usage_is_counted_wherever_a_server_puts_it() {
+    let usage = json!({ "prompt_tokens": 7.0, "completion_tokens": 60.0 });
+    let timings = json!({ "cache_n": 3, "prompt_n": 4, "predicted_n": 60, "predicted_ms": 5.5 });
+    let finish = json!({ "index": 0, "delta": {}, "finish_reason": "stop" });
+    let mut with_usage = finish.clone();
+    with_usage["usage"] = usage.clone();
+    let named = json!({ "input_tokens": 7, "output_tokens": 60 });
+    for end in [
+        vec![json!({ "choices": [with_usage] })],
+        vec![json!({ "choices": [finish], "x_groq": { "id": "r", "usage": usage } })],
+        vec![json!({ "choices": [finish], "timings": timings })],
+        vec![json!({ "choices": [finish] }), json!({ "choices": [], "usage": usage })],
+        vec![json!({ "choices": [finish] }), json!({ "choices": [], "usage": named })],
+    ] {
+        let name = format!("{end:?}");
+        let end: Vec<Do> = end.iter().map(chunk).chain([done()]).collect();
+        let provider = always([vec![stream_head()], tokens(1, 2), end].concat()).await;
+        let told = told_by(&provider).await;
+        let counted = told.close.unwrap()["usage"].clone();
+        let counts = (&counted["input_tokens"], &counted["output_tokens"]);
+        assert_eq!(counts, (&json!(7), &json!(60)), "{name}: {counted}");
+    }
+}
+
 /// The same question in AG-UI: its events.
 async fn in_agui(gateway: &str) -> Vec<Value> {
     let input = json!({ "threadId": "t", "runId": uuid::Uuid::now_v7(), "state": {}, "tools": [],

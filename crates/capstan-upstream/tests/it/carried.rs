@@ -352,13 +352,18 @@ async fn reasoning_that_a_client_carries_comes_back_in_its_place() {
 }
 
 #[tokio::test]
-async fn reasoning_reaches_no_other_provider_and_no_other_model() {
+async fn reasoning_reaches_no_other_provider_account_or_model() {
     for made in KINDS {
         let (maker, other) = (provider(made).await, provider(made).await);
+        let mut account = made.agent("account", &maker.url, "m");
+        account.2["key_env"] = "KEY_OF_ANOTHER_ACCOUNT".into();
+        let path = format!("{}/other/v1", maker.url);
         let agents = [
             made.agent("a", &maker.url, "m"),
             made.agent("model", &maker.url, "n"),
             made.agent("host", &other.url, "m"),
+            account,
+            made.agent("path", &path, "m"),
             ("route", "route", json!({ "use": ["a", "host"] })),
         ];
         let url = routes::gateway(&Clock::default(), &agents).await;
@@ -367,7 +372,9 @@ async fn reasoning_reaches_no_other_provider_and_no_other_model() {
             let case = format!("{speaks:?} client, {made:?} provider, streams: {streams}");
             for first in ["a", "route"] {
                 let history = client.first_turn(first).await;
-                for (next, provider) in [("model", &maker), ("host", &other)] {
+                for (next, provider) in
+                    [("model", &maker), ("host", &other), ("account", &maker), ("path", &maker)]
+                {
                     client.post(next, &history).await;
                     let body = provider.seen().last().unwrap().body.to_string();
                     let told: Vec<_> = SECRETS.iter().filter(|one| body.contains(**one)).collect();
@@ -380,6 +387,50 @@ async fn reasoning_reaches_no_other_provider_and_no_other_model() {
                 assert_eq!(returned, without_index(made.wanted()), "{case}: {history:#?}");
             }
         }
+    }
+}
+
+/// An answer that thinks, says something and calls a tool.
+fn thinks(thought: &str, signature: &str) -> Vec<Value> {
+    vec![
+        json!({ "type": "thinking", "thinking": thought, "signature": signature }),
+        json!({ "type": "text", "text": "Let me look." }),
+        json!({ "type": "tool_use", "id": "c1", "name": "f", "input": { "a": 1 } }),
+    ]
+}
+
+#[tokio::test]
+async fn one_attempts_reasoning_comes_back_at_the_beginning_of_its_turn() {
+    for (speaks, signature) in [(Kind::Chat, "SIGNED2"), (Kind::Responses, "SIGNED1")] {
+        let script = move |nth: usize, seen: &Seen| {
+            let mut said = match nth {
+                0 => blocks(&thinks("Hmm.", "SIGNED1")),
+                _ if seen.body.to_string().contains("RESULT") => Kind::Messages.done(),
+                _ => blocks(&thinks("Well.", "SIGNED2")),
+            };
+            let is_cut = nth == 0;
+            if is_cut {
+                // The last events are the piece of the arguments, and two ends.
+                said.truncate(said.len() - 2);
+                said.last_mut().unwrap()["delta"]["partial_json"] = json!("{\"a\"");
+            }
+            let head = std::iter::once(stream_head());
+            let end = is_cut.then_some(Do::Reset);
+            head.chain(said.iter().map(chunk)).chain(end).collect()
+        };
+        let provider = Provider::judging(script).await;
+        let url = provider.gateway("anthropic", json!({ "model": "m", "url": provider.url })).await;
+        let client = Client { url: &url, speaks, streams: true };
+        let history = client.first_turn("a").await;
+        client.post("a", &history).await;
+        assert_eq!(provider.calls(), 3);
+        let body = provider.seen().last().unwrap().body.clone();
+        let content = Kind::Messages.returned(&body);
+        let kinds: Vec<&Value> = content.iter().map(|block| &block["type"]).collect();
+        assert_eq!(kinds, ["thinking", "text", "tool_use"], "{speaks:?}: {body:#}");
+        assert_eq!(content[0]["signature"], signature, "{speaks:?}: {history:#?}");
+        let thought = if signature == "SIGNED1" { "Hmm." } else { "Well." };
+        assert_eq!(content[0]["thinking"], thought, "{speaks:?}");
     }
 }
 
@@ -479,6 +530,34 @@ async fn opaque_values_reach_no_client_that_cannot_bring_them_back() {
             for opaque in ["SIGNED", "REDACTED", "ENCRYPTED", "GOOGLE", "NATIVE", "127.0.0.1"] {
                 assert!(!text.contains(opaque), "{made:?}, {path}: {opaque} in {text}");
             }
+        }
+    }
+}
+
+/// Claude Code prints the last block of an answer.
+#[tokio::test]
+async fn an_answer_for_a_client_of_messages_ends_with_its_text() {
+    let details = json!([{ "type": "reasoning.encrypted", "data": "ENCRYPTED" }]);
+    for thought in [json!({ "reasoning_content": "Hmm." }), json!({ "reasoning_details": details })]
+    {
+        let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
+        let says = |delta: Value| json!({ "choices": [{ "index": 0, "delta": delta }] });
+        let events = [says(thought.clone()), says(json!({ "content": "Done." })), end];
+        let script =
+            move |_| std::iter::once(stream_head()).chain(events.iter().map(chunk)).collect();
+        let provider = Provider::start(script).await;
+        let agents = [
+            Kind::Chat.agent("a", &provider.url, "m"),
+            ("route", "route", json!({ "use": ["a"] })),
+        ];
+        let url = routes::gateway(&Clock::default(), &agents).await;
+        for (model, streams) in [("a", true), ("a", false), ("route", true), ("route", false)] {
+            let client = Client { url: &url, speaks: Kind::Messages, streams };
+            let said = client.post(model, &[json!({ "role": "user", "content": "Hi" })]).await;
+            let said =
+                if streams { client.collect(&said) } else { serde_json::from_str(&said).unwrap() };
+            let last = said["content"].as_array().unwrap().last().unwrap();
+            assert_eq!(*last, json!({ "type": "text", "text": "Done." }), "{model} {streams}");
         }
     }
 }

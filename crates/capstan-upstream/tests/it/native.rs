@@ -169,7 +169,10 @@ async fn requests_tool_replaces_a_configured_one_of_its_name() {
     let (schema, none) = (json!({ "type": "object" }), json!({}));
     let of_messages =
         |says: &str| json!({ "name": "f", "description": says, "input_schema": schema });
-    let of_responses = |says: &str| json!({ "type": "function", "name": "f", "description": says, "parameters": schema });
+    let of_responses = |says: &str| {
+        json!({ "type": "function", "name": "f",
+            "description": says, "parameters": schema })
+    };
     let of_chat = |says: &str| {
         json!({ "type": "function",
             "function": { "name": "f", "description": says, "parameters": schema } })

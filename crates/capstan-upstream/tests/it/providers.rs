@@ -213,7 +213,9 @@ async fn a_complete_answer_without_usage_is_closed_soon() {
     let told = told_by(&provider).await;
     assert_eq!((told.text, provider.calls()), (words(60), 1));
     let graces = provider.clock.asked(Timer::Grace);
-    assert!(graces.iter().all(|grace| *grace <= Duration::from_millis(300)), "{graces:?}");
+    // Some servers send the usage a second after the finish.
+    let usual = Duration::from_secs(1)..=Duration::from_secs(2);
+    assert!(graces.iter().all(|grace| usual.contains(grace)), "{graces:?}");
 }
 
 #[tokio::test]

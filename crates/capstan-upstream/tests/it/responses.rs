@@ -75,6 +75,30 @@ fn reasoning(members: Value) -> Value {
 }
 
 #[tokio::test]
+async fn items_that_only_the_last_event_brings_are_an_answer() {
+    let call = json!({ "type": "function_call", "id": "fc_9", "call_id": "call_9", "name": "f",
+        "arguments": "{\"a\":1}" });
+    let thought =
+        |text: &str| reasoning(json!({ "summary": [{ "type": "summary_text", "text": text }] }));
+    let output = json!([thought("Hm."), thought("So."), text_item("Hello."), call]);
+    let mut whole = completed();
+    whole["response"]["output"] = output;
+    let all = answer(vec![whole.clone()]).await;
+    let last = all.last().unwrap();
+    let kinds: Vec<_> = last["response"]["output"].as_array().unwrap().iter().collect();
+    let kinds: Vec<_> = kinds.iter().map(|item| item["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["reasoning", "reasoning", "message", "function_call"], "{last}");
+    assert_eq!(last["response"]["output"][2]["content"][0]["text"], "Hello.");
+    assert_eq!(last["response"]["output"][3]["arguments"], "{\"a\":1}");
+    // Text that came in pieces without its item is not repeated.
+    let all = answer(vec![delta("output_text", 0, "Hello."), whole]).await;
+    let output = &all.last().unwrap()["response"]["output"];
+    let text = output.as_array().unwrap().iter().find(|item| item["type"] == "message").unwrap();
+    assert_eq!(text["content"][0]["text"], "Hello.", "{output}");
+    assert!(output.to_string().contains("call_9"), "{output}");
+}
+
+#[tokio::test]
 async fn reasoning_has_one_id_in_all_of_its_events() {
     let summary = json!([{ "type": "summary_text", "text": "Hm." }]);
     let item = reasoning(json!({ "summary": summary, "encrypted_content": "whole" }));

@@ -12,18 +12,23 @@ impl PacketWriter {
     pub(super) fn call_event(&mut self, payload: RawObject) -> Result<(), Fault> {
         let event = Event::of(&payload);
         let Some((id, step)) = CallStep::of(&event) else {
+            self.settle_natives();
             self.show_call(payload);
             return Ok(());
         };
         if let CallStep::Start = step {
             self.drop_abandoned_text()?;
+            let before = self.attempt.passed_natives.drain(..).map(|(_, raw)| raw).collect();
+            self.sent.calls.start(&id, &event, payload, before);
+            return self.settle_calls();
         }
+        self.settle_natives();
         if let CallStep::Result = step {
             // Some agents send a result without an end.
             self.complete_calls(Some(&id))?;
             return self.call_result(&id, &payload);
         }
-        if let Some(part) = self.sent.calls.take(&id, &step, &event, payload) {
+        if let Some(part) = self.sent.calls.take(&id, &step, payload) {
             self.show_call(part);
             return Ok(());
         }

@@ -20,9 +20,11 @@ enum Say {
     End(String),
     Result(String, String),
     Part(String),
+    Native(String, String),
 }
 
-/// `"Hello"`, `?a thought`, `+id tool`, `id:piece of arguments`, `-id`, `=id result`, `#part`.
+/// `"Hello"`, `?a thought`, `+id tool`, `id:piece of arguments`, `-id`, `=id result`, `#part`,
+/// `~type id`.
 fn say(word: &str) -> Say {
     let two = |text: &str, by: char| {
         let (a, b) = text.split_once(by).unwrap();
@@ -35,6 +37,7 @@ fn say(word: &str) -> Say {
         ("-", id) => Say::End(id.to_owned()),
         ("=", text) => two(text, ' ').into_say(Say::Result),
         ("#", id) => Say::Part(id.to_owned()),
+        ("~", text) => two(text, ' ').into_say(Say::Native),
         _ => two(word, ':').into_say(Say::Arguments),
     }
 }
@@ -76,6 +79,11 @@ impl Say {
                     "part": { "thinking": null, "signature": signature },
                     "text_at": "/thinking" }),
             ),
+            Self::Native(kind, id) => event(
+                "NATIVE",
+                json!({ "dialect": "anthropic-messages", "provider": "p", "model": "m",
+                    "event": { "type": "block", "block": { "type": kind, "id": id } } }),
+            ),
         }
     }
 }
@@ -96,6 +104,7 @@ enum Item {
     End(String),
     Result(String, String),
     Part(Value),
+    Native(String),
 }
 
 impl View {
@@ -124,6 +133,11 @@ impl View {
                 "TOOL_CALL_ARGS" => Item::Arguments(text("toolCallId"), text("delta")),
                 "TOOL_CALL_END" => Item::End(text("toolCallId")),
                 "TOOL_CALL_RESULT" => Item::Result(text("toolCallId"), text("content")),
+                "NATIVE" if event.data.get("event").is_some() => {
+                    let block = &event.data["event"]["block"];
+                    let [kind, id] = ["type", "id"].map(|name| block[name].as_str().unwrap());
+                    Item::Native(format!("~{kind} {id}"))
+                }
                 "NATIVE" => Item::Part(event.data["part"].clone()),
                 other => panic!("{other}"),
             },
@@ -153,6 +167,7 @@ impl View {
                 }
                 Item::End(id) => lines[at(&calls, id)].push(')'),
                 Item::Result(id, content) => lines.push(format!("={id} {content}")),
+                Item::Native(line) => lines.push(line.clone()),
                 Item::Part(part) => {
                     let text = part["thinking"].as_str().map(|text| format!("[{text}]"));
                     let signature = part["signature"].as_str().unwrap();
@@ -398,7 +413,8 @@ fn a_part_has_the_thoughts_before_it_or_holds_its_own() {
     for viewer in ALL {
         check(viewer, &[first, &["?Hm. ", "#s1", "\"Hello"]], &["?Hm. ", "#s1", "\"Hello"], 0);
         let signed: &[&str] = &["?Hm. ", "#s2", "\"Hello"];
-        check(viewer, &[first, signed], &["?Hm. ", "#s1", "\"Hel", "#s2[Hm. ]", "\"lo"], 0);
+        check(viewer, &[first, signed], &["?Hm. ", "#s1", "\"Hello"], 0);
+        check(viewer, &[&["?Hm. ", "#s1"], signed], &["?Hm. ", "#s1", "\"Hello"], 0);
         check(viewer, &[&["?H"], signed], &["?Hm. ", "#s2", "\"Hello"], 0);
         // The earlier attempt had more thoughts than this part covers.
         check(viewer, &[&["?Hm. Ah. "], signed], &["?Hm. Ah. ", "#s2[Hm. ]", "\"Hello"], 0);
@@ -410,6 +426,57 @@ fn a_part_has_the_thoughts_before_it_or_holds_its_own() {
     let pieces: &[&str] = &["?H", "?mm", "?m.", "#s2", "\"Hello"];
     let seen = ["?Hm. ", "#s1", "\"Hel", "?mmm.", "#s2[Hmmm.]", "\"lo"];
     check(Viewer::Plain, &[first, pieces], &seen, 0);
+}
+
+#[test]
+fn a_native_event_is_sent_once_at_its_place_whatever_its_values() {
+    let answer = |n: &str| -> Vec<String> {
+        let words = "~start 0|?One. |#s|\"Intro. |~start 2|?Two. |#s|~search 3|+c f|c:1|-c|~found 4|=c ok|\"End.";
+        let own = words.split('|').map(|word| match word.chars().next() {
+            Some('#' | '~') => format!("{word}{n}"),
+            Some('+') => format!("+c{n} f"),
+            Some('c' | '-' | '=') => word.replacen('c', &format!("c{n}"), 1),
+            _ => word.to_owned(),
+        });
+        own.collect()
+    };
+    let whole = answer("b");
+    for cut in 0..whole.len() {
+        let first = answer("a");
+        let kept: Vec<&str> = first[..cut].iter().map(String::as_str).collect();
+        let again: Vec<&str> = whole.iter().map(String::as_str).collect();
+        for viewer in ALL {
+            let said = [kept.clone(), again.clone()];
+            let said = said.map(|words| words.into_iter().map(say).collect::<Vec<_>>());
+            let (view, diverged) = viewed(viewer, &said);
+            let lines = view.lines().concat().replace(['a', 'b'], "");
+            let (expected, _) = viewed(viewer, &said[1..]);
+            let expected = expected.lines().concat().replace(['a', 'b'], "");
+            assert_eq!((lines, diverged, view.resets), (expected, false, 0), "{viewer:?} {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_native_event_behind_which_viewers_are_is_left_out_unless_a_reset_takes_them_back() {
+    let first: &[&str] = &["\"One. ", "\"Tw"];
+    let more: &[&str] = &["~new 1", "\"One. ", "~new 2", "\"Two."];
+    for viewer in ALL {
+        check(viewer, &[first, more], &["\"One. Two."], 0);
+    }
+    let other: &[&str] = &["~new 1", "\"One. ", "~new 2", "\"Three."];
+    let seen = ["\"One. ", "~new 2", "\"Three."];
+    check(Viewer::Resets, &[first, other], &seen, 1);
+}
+
+#[test]
+fn a_call_that_viewers_do_not_have_comes_with_its_native_beginning() {
+    let first: &[&str] = &["~search 1", "+a f", "a:1", "-a"];
+    let two: &[&str] = &["~search 2", "+x f", "x:2", "-x", "~search 3", "+y f", "y:1", "-y"];
+    let seen = ["~search 1", "a f(1)", "~search 2", "x f(2)"];
+    for viewer in [Viewer::Plain, Viewer::Resets] {
+        check(viewer, &[first, two], &seen, 0);
+    }
 }
 
 /// The outputs of a complete answer.
@@ -444,7 +511,9 @@ fn written(answer: &[Say], attempt: usize, random: &[usize]) -> Vec<Say> {
                 pieces(&format!("[{body}]"), &make, &mut out);
                 out.push(Say::End(id.clone()));
             }
-            Say::Arguments(..) | Say::End(_) | Say::Result(..) | Say::Part(_) => panic!("{said:?}"),
+            Say::Arguments(..) | Say::End(_) | Say::Result(..) | Say::Part(_) | Say::Native(..) => {
+                panic!("{said:?}")
+            }
         }
     }
     out

@@ -2,8 +2,8 @@
 //! as one text.
 
 use capstan_protocol::{
-    Event, EventView, Fault, NATIVE, NativeEvent, Payload, PresentationEventType, RawJson,
-    RawObject, ThoughtTrace, event,
+    Event, EventView, Fault, NativeEvent, Payload, PresentationEventType, RawJson, RawObject,
+    ThoughtTrace, event,
 };
 
 use super::super::attempt_diff::{Again, AttemptDiff};
@@ -18,8 +18,8 @@ pub(super) fn is_thought(kind: &str) -> bool {
 impl Attempt {
     /// Handles a native part that was left out because viewers have it: it ends a block of
     /// reasoning.
-    pub(super) fn passed_part(&mut self, kind: &str, diff: &AttemptDiff, payload: &RawObject) {
-        if kind == NATIVE && native_part(payload).is_some() {
+    pub(super) fn passed_part(&mut self, diff: &AttemptDiff, payload: &RawObject) {
+        if native_part(payload).is_some() {
             (self.thoughts_done, self.own_thoughts) = (diff.thoughts().agreed(), None);
         }
     }
@@ -54,6 +54,7 @@ impl PacketWriter {
         let (said, known) = if is_all { (whole, known) } else { (rest, 0) };
         self.attempt.swallowed += length.saturating_sub(said.len()) as u64;
         self.record_own_thought(&said, known);
+        self.attempt.has_shown_thought = true;
         self.sent.count_event();
         let is_whole = said.len() == length;
         self.write_thought(&said, Some(payload).filter(|_| is_whole));
@@ -86,9 +87,6 @@ impl PacketWriter {
     /// viewers have other thoughts there, the part gets its own text, because its provider cannot
     /// use it without.
     pub(super) fn with_its_thoughts(&mut self, payload: RawObject) -> RawObject {
-        if !self.sent.diff.compares() {
-            return payload;
-        }
         let Some(native) = native_part(&payload) else { return payload };
         let thoughts = self.sent.diff.thoughts();
         let end = thoughts.len();
@@ -103,7 +101,7 @@ impl PacketWriter {
 }
 
 /// Reads a native part. Any part ends the thoughts before it.
-fn native_part(payload: &RawObject) -> Option<NativeEvent> {
+pub(super) fn native_part(payload: &RawObject) -> Option<NativeEvent> {
     let native: NativeEvent = serde_json::from_value(Event::of(payload).data).ok()?;
     native.part.is_some().then_some(native)
 }

@@ -23,7 +23,7 @@ pub(super) struct Native {
     /// Whether the agent's provider speaks this protocol.
     pub(super) is_own: bool,
     /// The beginning of the next block.
-    template: Option<Template>,
+    template: Option<Start>,
     /// Members of the next piece.
     members: Option<PieceMembers>,
     /// Members of the end of the next block that ends.
@@ -32,33 +32,6 @@ pub(super) struct Native {
     ending: Option<(u64, Value)>,
     /// Members of the last event, and their packet.
     message_stop: Option<(u64, Members)>,
-    /// The blocks of reasoning that the client has.
-    reasoning: Reasoning,
-    /// Those of them that this attempt has repeated.
-    repeated: Reasoning,
-}
-
-/// How many blocks of reasoning there are.
-#[derive(Default)]
-struct Reasoning {
-    thinking: usize,
-    redacted: usize,
-}
-
-impl Reasoning {
-    /// Counts a block. Returns how many of its kind there are.
-    fn count(&mut self, part: &Value) -> usize {
-        let is_thinking = type_of(part) == "thinking";
-        let kind = if is_thinking { &mut self.thinking } else { &mut self.redacted };
-        *kind += 1;
-        *kind
-    }
-}
-
-struct Template {
-    start: Start,
-    /// A later attempt brought it. The client may have the block.
-    is_repeated: bool,
 }
 
 struct PieceMembers {
@@ -66,28 +39,13 @@ struct PieceMembers {
     kind: String,
     own: Members,
     beside: Members,
-    /// A later attempt brought them. The client may have the piece.
-    is_repeated: bool,
 }
 
 impl Native {
-    /// Another attempt begins.
-    pub(super) fn begin_attempt(&mut self) {
-        self.repeated = Reasoning::default();
-    }
-
-    /// Whether the client has this block of reasoning from an earlier attempt. Its signature is
-    /// another one in each attempt.
-    fn repeats(&mut self, part: &Value) -> bool {
-        let nth = self.repeated.count(part);
-        let is_thinking = type_of(part) == "thinking";
-        nth <= if is_thinking { self.reasoning.thinking } else { self.reasoning.redacted }
-    }
-
     /// Takes the members of a call or of a result that begins next. If the client has it already,
     /// no template waits for them.
     fn begin_tool(&mut self, block: Value) {
-        let template = self.template.as_mut().map(|template| &mut template.start.block);
+        let template = self.template.as_mut().map(|start| &mut start.block);
         if let Some(start) = template.filter(|start| type_of(start) == type_of(&block)) {
             *start = block;
         }
@@ -160,13 +118,24 @@ impl AnswerEvents {
             }
             Dialect::OpenaiChat | Dialect::OpenaiResponses => self.blocks.is_open(&Kind::Thinking),
         };
-        let has_text = native.text_at.is_none();
+        let is_chats = native.origin.dialect == Dialect::OpenaiChat;
         let Some(sealed) = self.sealer.seal(native) else { return };
+        if is_chats && self.ends_with_text() {
+            return;
+        }
         let part = match is_thinking {
             true => json!({ "type": "thinking", "signature": sealed }),
             false => json!({ "type": "redacted_thinking", "data": sealed }),
         };
-        self.part(seq, &part, has_text, sink);
+        // A sealed part holds its text itself.
+        self.part(seq, &part, false, sink);
+    }
+
+    /// Whether the answer is a text. A chat tells at its end what its server needs back, which is too
+    /// late here: Claude Code prints the last block, so no other block may follow the text. A
+    /// server needs its reasoning back with calls.
+    fn ends_with_text(&self) -> bool {
+        self.blocks.is_open(&Kind::Text) && !self.blocks.has_calls() && self.held.is_empty()
     }
 
     fn native_event(&mut self, seq: u64, event: &Value, sink: &mut impl Sink) {
@@ -175,7 +144,7 @@ impl AnswerEvents {
         }
         match type_of(event) {
             // A later attempt is a new message for the provider, but not for the client.
-            "message_start" if self.has_begun => self.begin_attempt(),
+            "message_start" if self.has_begun => {}
             "message_start" => {
                 self.begin(event.get("message"), &without(event, &["type", "message"]), sink);
             }
@@ -209,7 +178,7 @@ impl AnswerEvents {
         }
         self.spend_native(sink);
         if self.blocks.add(Piece::Raw(delta), beside, sink) {
-            (self.last, self.last_other, self.is_repeating) = (seq, seq, false);
+            (self.last, self.last_other) = (seq, seq);
         }
     }
 
@@ -223,8 +192,7 @@ impl AnswerEvents {
             return;
         }
         self.spend_members(sink);
-        let (kind, is_repeated) = (kind.to_owned(), self.is_repeating);
-        self.native.members = Some(PieceMembers { kind, own, beside, is_repeated });
+        self.native.members = Some(PieceMembers { kind: kind.to_owned(), own, beside });
     }
 
     /// The end of a block. Text and blocks that CAP does not have end by it; for others, an end of
@@ -254,25 +222,22 @@ impl AnswerEvents {
     /// over all attempts.
     fn native_block(&mut self, seq: u64, event: &Value, sink: &mut impl Sink) {
         let Some(block) = event.get("content_block") else { return };
-        if self.is_repeating && self.has_block(event) {
-            return;
-        }
         self.spend_native(sink);
         let beside = without(event, &["type", "index", "content_block"]);
         let mut start = Start { block: block.clone(), beside };
         let kind = type_of(block);
         // A thought may stay hidden for minutes, so the client sees its beginning at once.
-        if kind == "thinking" && !self.is_repeating {
+        if kind == "thinking" {
             self.shows(seq, sink);
             put(&mut start.block, "thinking", "".into());
             put(&mut start.block, "signature", "".into());
             return self.blocks.open(Kind::Thinking, start, sink);
         }
-        let waits = matches!(kind, "thinking" | "redacted_thinking")
+        let waits = kind == "redacted_thinking"
             || kind.ends_with("tool_use")
             || kind.ends_with("_tool_result") && block.get("content").is_none();
         if waits {
-            self.native.template = Some(Template { start, is_repeated: self.is_repeating });
+            self.native.template = Some(start);
             return;
         }
         if kind == "text" {
@@ -284,19 +249,11 @@ impl AnswerEvents {
     }
 
     /// Ends a thinking block with its signature. Its text came before, unless it has a text of its
-    /// own: then it belongs to other thoughts than those before it.
+    /// own: then it belongs to other thoughts than those before it, which stay without signature.
     fn part(&mut self, seq: u64, part: &Value, has_text: bool, sink: &mut impl Sink) {
         let kind = type_of(part);
         let is_open = kind == "thinking" && self.blocks.is_open(&Kind::Thinking);
-        let is_end = is_open && !has_text;
-        if self.is_repeating && !is_end && self.native.repeats(part) {
-            return;
-        }
-        let is_repeating = self.is_repeating && !is_end;
         self.shows(seq, sink);
-        // The attempt may repeat more behind it.
-        self.is_repeating = is_repeating;
-        self.native.reasoning.count(part);
         if kind != "thinking" {
             let template = self.template_of(|of| of == kind, sink);
             let beside = template.map(|start| start.beside).unwrap_or_default();
@@ -306,14 +263,15 @@ impl AnswerEvents {
         }
         let (own, beside) = self.native.members_of("signature_delta");
         if !is_open {
-            let template = self.template_of(|kind| kind == "thinking", sink);
-            let mut start = template.unwrap_or_else(|| part.clone().into());
+            self.spend_native(sink);
+            let mut start = Start::from(part.clone());
             put(&mut start.block, "thinking", "".into());
             put(&mut start.block, "signature", "".into());
             self.blocks.open(Kind::Thinking, start, sink);
         }
         self.spend_members(sink);
-        if let Some(signature) = part.get("signature").and_then(Value::as_str) {
+        let signature = part.get("signature").and_then(Value::as_str);
+        if let Some(signature) = signature.filter(|_| !(is_open && has_text)) {
             self.blocks.add(Piece::signature(signature).with(own), beside, sink);
         }
         self.blocks.end(self.native.stop(), sink);
@@ -325,19 +283,18 @@ impl AnswerEvents {
         is_wanted: impl Fn(&str) -> bool,
         sink: &mut impl Sink,
     ) -> Option<Start> {
-        let is_wanted = |template: &mut Template| is_wanted(type_of(&template.start.block));
+        let is_wanted = |start: &mut Start| is_wanted(type_of(&start.block));
         let template = self.native.template.take_if(is_wanted);
         if template.is_none() {
             self.spend_native(sink);
         }
-        template.map(|template| template.start)
+        template
     }
 
     /// Sends what nothing followed: members as a piece, and the template as a block.
     pub(super) fn spend_native(&mut self, sink: &mut impl Sink) {
         self.spend_members(sink);
-        let template = self.native.template.take().filter(|template| !template.is_repeated);
-        if let Some(Template { start, .. }) = template {
+        if let Some(start) = self.native.template.take() {
             self.begin(None, &Members::new(), sink);
             self.blocks.open(Kind::Other, start, sink);
             self.blocks.end(self.native.stop(), sink);
@@ -346,8 +303,9 @@ impl AnswerEvents {
 
     /// Sends members of a piece without content as a piece of their own.
     pub(super) fn spend_members(&mut self, sink: &mut impl Sink) {
-        let members = self.native.members.take().filter(|members| !members.is_repeated);
-        let Some(PieceMembers { kind, mut own, beside, .. }) = members else { return };
+        let Some(PieceMembers { kind, mut own, beside }) = self.native.members.take() else {
+            return;
+        };
         if kind == "text_delta" {
             self.open_text(sink);
         }

@@ -15,6 +15,7 @@ use super::super::parameters::{self, Format, Function, ToolSpec, refuse};
 use super::carried;
 use crate::text_or::TextOr;
 use capstan_engine::ask::{Ask, Extras, RequestBody, Wants, invalid};
+use capstan_engine::interrupts;
 
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "some members are only checked")]
@@ -137,11 +138,13 @@ impl ChatRequest {
         for (n, message) in self.messages.into_iter().enumerate() {
             messages.push(message.into_message(n, &mut foreign)?);
         }
+        let (messages, answers) = interrupts::take_answers(messages);
         let functions = self.functions.into_iter().flatten().map(ToolSpec::of_function);
         let specs = self.tools.into_iter().flatten().chain(functions).collect();
         let extras = Extras {
             tools: parameters::tools(specs)?.into(),
             parameters: Arc::new(parameters),
+            answers,
             payload: Arc::new(payload),
             dialect: Some(Dialect::OpenaiChat),
             untranslatable: foreign.into_first(),

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use capstan_agent::sealed::Sealer;
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
-    Close, Dialect, Event, NATIVE, NativeEvent, NativeOrigin, Payload, RawObject, StreamError,
-    StreamPacket,
+    Close, Dialect, Event, NATIVE, NativeEvent, NativeOrigin, Payload, RawJson, RawObject,
+    StreamError, StreamPacket,
 };
 use serde_json::{Map, Value, json};
 
@@ -34,6 +34,8 @@ pub(super) struct Answer {
     reasoning: Option<usize>,
     /// The provider's members of the next item, without its text.
     template: Template,
+    /// The messages of the present attempt that have a template.
+    messages: usize,
     /// The provider's members of the next piece of text.
     pub(super) delta_members: Map<String, Value>,
     /// Sources in the provider's form. Each replaces the citation that follows it.
@@ -46,6 +48,17 @@ pub(super) struct Answer {
     sealer: Sealer,
     /// Another attempt has begun, and has no new output yet.
     is_repeating: bool,
+    /// The reasoning of that attempt, if its place in the answer has passed, each with its packet.
+    /// It is added before the next item. Without a next item it would be the last, and providers
+    /// refuse a turn that ends with reasoning.
+    late: Vec<(u64, Late)>,
+}
+
+/// Reasoning whose place in the answer has passed.
+#[derive(Debug)]
+enum Late {
+    Thought(String),
+    Part(NativeEvent),
 }
 
 impl Default for Answer {
@@ -55,6 +68,7 @@ impl Default for Answer {
             message: None,
             reasoning: None,
             template: Template::default(),
+            messages: 0,
             has_text: false,
             more: Map::new(),
             error: None,
@@ -64,6 +78,7 @@ impl Default for Answer {
             raw_sources: VecDeque::new(),
             sealer: Sealer::new(DIALECT, []),
             is_repeating: false,
+            late: Vec::new(),
         }
     }
 }
@@ -217,7 +232,10 @@ impl Answer {
             Payload::Event(raw) => self.event(seq, raw, changes),
             Payload::Error(error) => {
                 self.error = Some(error.clone());
-                self.is_repeating |= !self.items.is_empty() && ends_attempt(error);
+                if ends_attempt(error) {
+                    self.messages = 0;
+                    self.is_repeating |= !self.items.is_empty();
+                }
             }
             Payload::Close(close) => self.close = Some(close.clone()),
         }
@@ -226,13 +244,7 @@ impl Answer {
     fn event(&mut self, seq: u64, raw: &RawObject, changes: &mut Vec<Change>) {
         match ClientEvent::of(raw) {
             ClientEvent::Block(content) => self.say(seq, &block(&content, self.has_text), changes),
-            ClientEvent::Thought(text) => {
-                self.sealer.thought(&text);
-                let at =
-                    self.reasoning.unwrap_or_else(|| self.begin(seq, What::Reasoning, changes));
-                self.reasoning = Some(at);
-                self.add(at, seq, &text, changes);
-            }
+            ClientEvent::Thought(text) => self.think(seq, text, changes),
             ClientEvent::Citations(sources) => self.cite(seq, &sources, changes),
             ClientEvent::Call { id, name } => {
                 let (is_answered, is_question) = (false, false);
@@ -251,9 +263,43 @@ impl Answer {
             ClientEvent::Result { id } => self.answered(&id),
             ClientEvent::Interrupt(interrupt) => self.ask(seq, &interrupt, changes),
             ClientEvent::Reset(reset) => self.reset(reset.after_seq),
-            ClientEvent::Other if raw.get().contains(NATIVE) => self.native(seq, raw, changes),
+            ClientEvent::Other if raw.get().contains(NATIVE) => {
+                if let Ok(native) = serde_json::from_value(Event::of(raw).data) {
+                    self.native(seq, native, changes);
+                }
+            }
             ClientEvent::Other => {}
         }
+    }
+
+    fn think(&mut self, seq: u64, text: String, changes: &mut Vec<Change>) {
+        if self.is_past_reasoning() {
+            match self.late.last_mut() {
+                Some((_, Late::Thought(thought))) => thought.push_str(&text),
+                Some((_, Late::Part(_))) | None => self.late.push((seq, Late::Thought(text))),
+            }
+            return;
+        }
+        let at = self.reasoning.unwrap_or_else(|| self.begin(seq, What::Reasoning, changes));
+        self.reasoning = Some(at);
+        self.sealer.thought(&text);
+        self.add(at, seq, &text, changes);
+    }
+
+    /// Whether the present attempt repeats an answer in which more than reasoning has come.
+    fn is_past_reasoning(&self) -> bool {
+        let last = self.items.last();
+        self.is_repeating && last.is_some_and(|entry| !matches!(entry.what, What::Reasoning))
+    }
+
+    fn add_late(&mut self, next: u64, changes: &mut Vec<Change>) {
+        for (seq, late) in std::mem::take(&mut self.late) {
+            match late {
+                Late::Thought(text) => self.think(seq, text, changes),
+                Late::Part(part) => self.native(seq, part, changes),
+            }
+        }
+        self.end_reasoning(next, changes);
     }
 
     fn say(&mut self, seq: u64, text: &str, changes: &mut Vec<Change>) {
@@ -304,8 +350,15 @@ impl Answer {
         self.push(seq, what, native, changes)
     }
 
+    /// Adds an item. Those that are no calls follow one another.
     fn push(&mut self, seq: u64, what: What, native: Template, changes: &mut Vec<Change>) -> usize {
         self.is_repeating = false;
+        if !self.late.is_empty() {
+            self.add_late(seq, changes);
+        }
+        if matches!(what, What::Reasoning | What::Native) {
+            self.end_message(seq, changes);
+        }
         if !matches!(what, What::Reasoning) {
             self.end_reasoning(seq, changes);
         }
@@ -374,17 +427,25 @@ impl Answer {
     }
 
     fn reset(&mut self, after: u64) {
+        self.late.retain(|(seq, _)| *seq <= after);
         self.items.retain(|entry| entry.seq <= after);
         self.items.iter_mut().for_each(|entry| entry.reset(after));
         let is_open = |at: &usize| self.items.get(*at).is_some_and(|entry| !entry.is_done());
         (self.message, self.reasoning) =
             (self.message.filter(is_open), self.reasoning.filter(is_open));
         self.has_text = self.items.iter().any(|e| matches!(e.what, What::Message));
+        self.messages = self.messages_with_template();
     }
 
     /// Applies an event of the native lane.
-    fn native(&mut self, seq: u64, raw: &RawObject, changes: &mut Vec<Change>) {
-        let Ok(native) = serde_json::from_value::<NativeEvent>(Event::of(raw).data) else { return };
+    fn native(&mut self, seq: u64, native: NativeEvent, changes: &mut Vec<Change>) {
+        if self.is_past_reasoning() && is_reasoning(&native) {
+            // Without thoughts it is the reasoning of the attempt before, or has no place.
+            if matches!(self.late.last(), Some((_, Late::Thought(_)))) && native.part.is_some() {
+                self.late.push((seq, Late::Part(native)));
+            }
+            return;
+        }
         if native.origin.dialect != DIALECT {
             return self.foreign(seq, native, changes);
         }
@@ -425,22 +486,34 @@ impl Answer {
                 self.reasoning = Some(at);
                 self.end_reasoning(seq, changes);
             }
-            "message" => {
-                self.end_message(seq, changes);
-                self.template = part;
-            }
+            "message" => self.message_part(seq, part, changes),
             "function_call" | "custom_tool_call" => self.template = part,
             _ => {
-                let at = self.by_id(part.word("id")).unwrap_or_else(|| {
-                    self.end_message(seq, changes);
-                    self.push(seq, What::Native, part.clone(), changes)
-                });
+                let at = self
+                    .by_id(part.word("id"))
+                    .unwrap_or_else(|| self.push(seq, What::Native, part.clone(), changes));
                 if let Some(entry) = self.items.get_mut(at) {
                     entry.native = part;
                 }
                 self.end(at, seq, changes);
             }
         }
+    }
+
+    /// The template of a message, which ends the message before it. A later attempt sends the
+    /// templates of known messages again.
+    fn message_part(&mut self, seq: u64, part: Template, changes: &mut Vec<Change>) {
+        self.messages += 1;
+        if self.messages > self.messages_with_template() {
+            self.end_message(seq, changes);
+            self.template = part;
+        }
+    }
+
+    fn messages_with_template(&self) -> usize {
+        let is_one = |e: &&Entry| matches!(e.what, What::Message) && !e.native.is_empty();
+        let is_next = self.template.kind() == "message";
+        self.items.iter().filter(is_one).count() + usize::from(is_next)
     }
 
     fn native_event(&mut self, seq: u64, mut event: Map<String, Value>, changes: &mut Vec<Change>) {
@@ -462,6 +535,7 @@ impl Answer {
                     self.native_begun(seq, Template::new(item), changes);
                 }
             }
+            "response.output_item.done" if !self.is_repeating => self.end_message(seq, changes),
             "response.output_text.delta" => {
                 event.remove("type");
                 self.delta_members = event;
@@ -496,7 +570,6 @@ impl Answer {
     /// An item began that CAP does not have, or reasoning whose id is known before its end.
     fn native_begun(&mut self, seq: u64, item: Template, changes: &mut Vec<Change>) {
         if item.kind() != "reasoning" {
-            self.end_message(seq, changes);
             self.push(seq, What::Native, item, changes);
         } else if self.reasoning.is_none() {
             self.reasoning = Some(self.push(seq, What::Reasoning, item, changes));
@@ -525,6 +598,16 @@ impl Answer {
         let has_id = |entry: &Entry| entry.native.word("id") == id;
         self.items.iter().rposition(has_id).filter(|_| !id.is_empty())
     }
+}
+
+/// Whether an event is about reasoning, or brings a part of it.
+fn is_reasoning(said: &NativeEvent) -> bool {
+    let is_about_it = |raw: &RawJson| {
+        let value = raw.to_value();
+        let kind = value.pointer("/item/type").or(value.get("type")).and_then(Value::as_str);
+        kind.is_some_and(|kind| kind == "reasoning" || kind.starts_with("response.reasoning"))
+    };
+    said.origin.dialect != DIALECT || said.part.iter().chain(&said.event).any(is_about_it)
 }
 
 impl Fold for Answer {
@@ -590,6 +673,6 @@ mod tests {
             Payload::Delta("c".into()),
         ]);
         let texts: Vec<_> = answer.items.iter().map(|entry| entry.text.as_str()).collect();
-        assert_eq!(texts, ["ac", "hm"]);
+        assert_eq!(texts, ["a", "hm", "c"]);
     }
 }

@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
 use capstan_protocol::{
-    Arguments, ChatMessage, DecodeError, Dialect, Fault, Parameters, Part, RawJson, RawObject,
-    Role, decode,
+    Arguments, ChatMessage, DecodeError, Dialect, Fault, Parameters, Part, RawJson, RawObject, Role,
 };
 use serde::Deserialize;
-use serde_json::Value;
 use uuid::Uuid;
 
 use super::super::content::{Contents, opened, pictures_behind_results};
@@ -115,7 +112,7 @@ impl ResponseRequest {
         let session = conversation(self.conversation)?;
         let mut input = self.input;
         let more_tools = tools_among(&mut input);
-        let (messages, answers) = messages(input, &mut foreign)?;
+        let (messages, answers) = interrupts::take_answers(messages(input, &mut foreign)?);
         let format = self.text.and_then(|text| text.format);
         let parameters = Parameters {
             temperature: self.temperature,
@@ -242,28 +239,23 @@ fn tools_among(input: &mut Option<TextOr<Item>>) -> Vec<Vec<ToolSpec>> {
     }
 }
 
-/// What is said, and what answers a question of an earlier run.
+/// What is said.
 fn messages(
     input: Option<TextOr<Item>>,
     foreign: &mut Foreign,
-) -> Result<(Vec<ChatMessage>, Vec<ResumeEntry>), DecodeError> {
+) -> Result<Vec<ChatMessage>, DecodeError> {
     let items = match input {
-        Some(TextOr::Text(text)) => return Ok((vec![ChatMessage::user(text)], Vec::new())),
+        Some(TextOr::Text(text)) => return Ok(vec![ChatMessage::user(text)]),
         Some(TextOr::Many(items)) if !items.is_empty() => items,
         _ => return Err(DecodeError::value("input", "is missing or empty")),
     };
     let mut messages: Vec<ChatMessage> = Vec::with_capacity(items.len());
-    let mut answers = Vec::new();
     for (n, item) in items.into_iter().enumerate() {
-        if item.is_about_question() {
-            answers.extend(item.into_answer());
-            continue;
-        }
         if let Some(message) = item.into_message(n, foreign)? {
             append(&mut messages, message);
         }
     }
-    Ok((pictures_behind_results(messages), answers))
+    Ok(pictures_behind_results(messages))
 }
 
 /// Appends a message. A text and the calls after it are one message to an agent.
@@ -282,18 +274,6 @@ impl Item {
         let is_call =
             matches!(self.kind.as_deref(), Some("function_call" | "function_call_output"));
         is_call && self.call_id.as_deref().is_some_and(|id| interrupts::stream_of(id).is_some())
-    }
-
-    /// An empty output says that there will be no answer.
-    fn into_answer(self) -> Option<ResumeEntry> {
-        let interrupt_id =
-            self.call_id.filter(|_| self.kind.as_deref() == Some("function_call_output"))?;
-        let text = self.output.into_text();
-        let status = if text.is_empty() { ResumeStatus::Cancelled } else { ResumeStatus::Resolved };
-        let payload = (!text.is_empty()).then(|| {
-            decode::from_str::<RawJson>(&text).unwrap_or_else(|_| Value::String(text).into())
-        });
-        Some(ResumeEntry { interrupt_id, status, payload, metadata: None })
     }
 
     /// As every agent can be told it; nothing if only an agent of the same protocol can.
@@ -363,7 +343,7 @@ impl Item {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use capstan_agent::sealed::Sealer;
 use capstan_journal::{Run, RunState};
-use capstan_protocol::{Close, Dialect, Exposure, Fault, FaultKind, RawJson, Timestamp, decode};
+use capstan_protocol::{
+    Close, Dialect, Exposure, Fault, FaultKind, GATEWAY_RESPONSE_MEMBERS, RawJson, Timestamp,
+    decode,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -47,7 +50,7 @@ pub(super) struct Echo {
     service_tier: Option<RawJson>,
     top_logprobs: Option<RawJson>,
     store: Option<bool>,
-    background: Option<bool>,
+    pub(super) background: Option<bool>,
     /// Searched for tools among the items, then dropped.
     input: Option<RawJson>,
     #[serde(skip)]
@@ -160,43 +163,9 @@ fn others<'a>(
         .collect()
 }
 
-/// The members of [`ResponseObject`].
-const KNOWN: &[&str] = &[
-    "id",
-    "object",
-    "created_at",
-    "completed_at",
-    "status",
-    "background",
-    "error",
-    "incomplete_details",
-    "frequency_penalty",
-    "instructions",
-    "max_output_tokens",
-    "max_tool_calls",
-    "metadata",
-    "model",
-    "output",
-    "parallel_tool_calls",
-    "presence_penalty",
-    "previous_response_id",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "safety_identifier",
-    "service_tier",
-    "conversation",
-    "reasoning",
-    "store",
-    "temperature",
-    "text",
-    "tool_choice",
-    "tools",
-    "top_logprobs",
-    "top_p",
-    "truncation",
-    "usage",
-    "user",
-];
+/// The members of [`ResponseObject`] that the provider decides.
+const PROVIDERS: [&str; 5] =
+    ["service_tier", "frequency_penalty", "presence_penalty", "top_logprobs", "usage"];
 
 /// The request's value, or the provider's or the default one.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -305,7 +274,6 @@ impl<'a> ResponseObject<'a> {
         let mut response = Self::begun(run, echo);
         response.status = status;
         response.output = items(run.stream_id, answer, echo.form(), status.of_items());
-        response.more = others(Some(&answer.more), KNOWN);
         response.take_from_provider(&answer.more);
         if status == Status::Failed {
             let fault = whole.fault().unwrap_or_else(|| Fault::new(FaultKind::AgentExecutionError));
@@ -323,7 +291,8 @@ impl<'a> ResponseObject<'a> {
     }
 
     /// Takes values that the provider decides, whatever the request says.
-    fn take_from_provider(&mut self, response: &Map<String, Value>) {
+    pub(super) fn take_from_provider(&mut self, response: &'a Map<String, Value>) {
+        self.more = others(Some(response), &[GATEWAY_RESPONSE_MEMBERS, &PROVIDERS[..]].concat());
         for (name, place) in [
             ("service_tier", &mut self.service_tier),
             ("frequency_penalty", &mut self.frequency_penalty),

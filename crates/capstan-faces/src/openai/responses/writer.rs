@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use capstan_journal::{Frames, JournalError, Run, RunState};
 use capstan_protocol::{
-    ErrorSeverity, Exposure, Fault, FaultKind, NATIVE, Payload, RawObject, StreamPacket, sse,
+    ErrorSeverity, Exposure, Fault, FaultKind, NATIVE, Payload, RawObject, StreamError,
+    StreamPacket, sse,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -72,6 +73,8 @@ pub(super) struct ResponsesWriter {
     sent: u32,
     changes: Vec<Change>,
     beside: Vec<Members>,
+    /// The first events have been written.
+    is_begun: bool,
 }
 
 /// Members that the provider's event of a type has, for the next event of this type.
@@ -90,6 +93,8 @@ pub(super) struct ViewOptions {
     pub(super) taken_back: TakenBack,
     /// Records that the response was sent to its end.
     pub(super) sent_answer: Option<SentAnswer>,
+    /// The response begins with members of the provider's response, so it waits for them.
+    pub(super) is_native: bool,
 }
 
 impl ResponsesWriter {
@@ -107,6 +112,7 @@ impl ResponsesWriter {
             sent: 0,
             changes: Vec::new(),
             beside: Vec::new(),
+            is_begun: false,
         }
     }
 
@@ -147,9 +153,16 @@ impl ResponsesWriter {
         Value::Object(event).to_string()
     }
 
+    /// Writes the first events, once. Their numbers do not depend on when that is.
     fn begin(&mut self, out: &mut Vec<u8>) {
+        if std::mem::replace(&mut self.is_begun, true) {
+            return;
+        }
+        self.next = 0;
         let (run, echo) = (self.run.clone(), self.echo.clone());
-        let response = ResponseObject::begun(&run, &echo);
+        let members = self.answer.more.clone();
+        let mut response = ResponseObject::begun(&run, &echo);
+        response.take_from_provider(&members);
         for kind in ["response.created", "response.in_progress"] {
             self.write(kind, &OfResponse { response: &response }, out);
         }
@@ -157,10 +170,15 @@ impl ResponsesWriter {
 
     /// Writes the events of a packet. Returns how the answer ends, if it does.
     fn packet(&mut self, packet: StreamPacket, out: &mut Vec<u8>) -> Option<End> {
-        self.next = packet.seq * PER_PACKET;
         if self.options.taken_back.has(packet.seq) {
             return None;
         }
+        let mut changes = std::mem::take(&mut self.changes);
+        self.answer.apply(&packet, &mut changes);
+        if !self.is_warning(&packet.payload) {
+            self.begin(out);
+        }
+        self.next = packet.seq * PER_PACKET;
         if let Payload::Event(raw) = &packet.payload {
             match ClientEvent::of(raw) {
                 // Clients of Responses cannot take text back.
@@ -179,8 +197,6 @@ impl ResponsesWriter {
                 | ClientEvent::Other => {}
             }
         }
-        let mut changes = std::mem::take(&mut self.changes);
-        self.answer.apply(&packet, &mut changes);
         changes.drain(..).for_each(|change| self.change(change, out));
         self.changes = changes;
         match packet.payload {
@@ -196,6 +212,15 @@ impl ResponsesWriter {
             Payload::Delta(_) | Payload::Event(_) => {}
         }
         None
+    }
+
+    /// Whether the client gets nothing of a packet: a warning, or a failure that is not the last.
+    fn is_warning(&self, payload: &Payload) -> bool {
+        let is_final = |error: &StreamError| error.severity == ErrorSeverity::Fatal;
+        match payload {
+            Payload::Error(error) => !(self.options.has_all_events || is_final(error)),
+            Payload::Delta(_) | Payload::Event(_) | Payload::Close(_) => false,
+        }
     }
 
     /// Writes an event that OpenAI does not have, if the client asked for such events.
@@ -622,7 +647,9 @@ impl FaceWriter for ResponsesWriter {
 
     fn opening(&mut self, _: &FaceContext) -> Bytes {
         let mut out = Vec::new();
-        self.begin(&mut out);
+        if !self.options.is_native {
+            self.begin(&mut out);
+        }
         out.into()
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capstan_agent::Output;
-use capstan_protocol::{Fault, FaultKind};
+use capstan_protocol::{Fault, FaultKind, GATEWAY_RESPONSE_MEMBERS};
 use serde_json::{Map, Value, json};
 
 use super::event::{Event, without_empty};
@@ -15,9 +15,11 @@ use crate::native::{Lane, has_others, without};
 use crate::thoughts::Thoughts;
 use crate::tools::Tools;
 use crate::upstream_failure::UpstreamFailure;
+use crate::usage;
 
-/// The event that begins an item.
+/// The events that begin and end an item.
 const ADDED: &str = "response.output_item.added";
+const DONE: &str = "response.output_item.done";
 /// The event that brings a piece of a text.
 const TEXT: &str = "response.output_text.delta";
 /// The event that brings a source of a text.
@@ -46,6 +48,8 @@ pub struct Decoder {
     last: Option<u64>,
     has_model: bool,
     has_calls: bool,
+    /// Items came one by one.
+    has_items: bool,
     /// Items that have begun and are not complete.
     open: BTreeSet<u64>,
     /// The members of a call or a message that CAP does not have, as it began.
@@ -54,8 +58,11 @@ pub struct Decoder {
     reasoning: Option<u64>,
     is_finished: bool,
     refusal: String,
-    /// Messages whose text has come.
+    /// The messages that have begun, and those of them whose text has come.
+    messages: BTreeSet<u64>,
     said: BTreeSet<u64>,
+    /// The last item is a message, which is complete.
+    is_message_done: bool,
     halves: Halves,
     /// The number of sources that have come, by item.
     annotations: BTreeMap<u64, usize>,
@@ -149,10 +156,12 @@ impl Decoder {
                 return Ok(self.think_piece(index, REASONING_SHORT, event, out));
             }
             Some(ADDED) => {
+                (self.has_items, self.is_message_done) = (true, false);
                 self.open.insert(index);
                 return Ok(self.begin(index, &value(event.item), out));
             }
-            Some("response.output_item.done") => {
+            Some(DONE) => {
+                self.has_items = true;
                 self.open.remove(&index);
                 self.reasoning.take_if(|open| *open == index);
                 return Ok(self.end(index, &value(event.item), out));
@@ -161,8 +170,12 @@ impl Decoder {
                 self.annotate(index, &value(event.annotation), out);
                 return Ok(Step::Heard);
             }
-            Some("response.created" | "response.in_progress" | "response.queued") => {
-                self.begun(&value(event.response), out);
+            Some(kind @ ("response.created" | "response.in_progress" | "response.queued")) => {
+                let response = value(event.response);
+                self.begun(&response, out);
+                if kind == "response.created" {
+                    self.members(&response, out);
+                }
             }
             Some(
                 "response.completed"
@@ -170,7 +183,7 @@ impl Decoder {
                 | "response.failed"
                 | "response.cancelled",
             ) => {
-                return self.finish(&value(event.response), out).map(|()| Step::Done);
+                return self.read_whole(&value(event.response), out).map(|()| Step::Done);
             }
             Some("error") | None => {
                 let failure =
@@ -183,6 +196,10 @@ impl Decoder {
             // A client of another protocol gets what the complete item says.
             Some(_) => {
                 self.thoughts.flush(out);
+                // In CAP a message ends with the next item.
+                if std::mem::take(&mut self.is_message_done) {
+                    self.lane.event(&json!({ "type": DONE }), out);
+                }
                 self.lane.event(&event_of(data), out);
             }
         }
@@ -228,6 +245,15 @@ impl Decoder {
         }
     }
 
+    /// Sends the members of a response that the gateway does not answer itself.
+    fn members(&self, response: &Value, out: &mut Vec<Output>) {
+        let mut members = without(response, GATEWAY_RESPONSE_MEMBERS);
+        members.retain(|_, value| !value.is_null());
+        if !members.is_empty() {
+            self.lane.event(&json!({ "response": members }), out);
+        }
+    }
+
     /// Sends a piece of text. An empty piece is no sign of life: a server that sends nothing else
     /// counts as silent.
     fn say(&mut self, index: u64, event: &Event<'_>, out: &mut Vec<Output>) -> Step {
@@ -235,7 +261,10 @@ impl Decoder {
             event.delta.and_then(|raw| self.halves.join(raw.get())).filter(|text| !text.is_empty());
         if let Some(text) = &text {
             self.thoughts.flush(out);
-            self.said.insert(index);
+            if self.said.insert(index) {
+                let item = json!({ "type": "message", "role": "assistant" });
+                self.begin_message(index, &item, out);
+            }
             if self.lane.is_followed() {
                 let mut others = event.others();
                 if !others.is_empty() {
@@ -307,10 +336,7 @@ impl Decoder {
             }
             Some("message") => {
                 self.begun.insert(index, without(item, MESSAGE));
-                if has_others(item, MESSAGE) {
-                    self.thoughts.flush(out);
-                    self.template(item, "content", out);
-                }
+                self.begin_message(index, item, out);
                 Step::Quiet
             }
             None => Step::Quiet,
@@ -327,6 +353,15 @@ impl Decoder {
                 self.lane.event(&json!({ "type": ADDED, "item": item }), out);
                 Step::Heard
             }
+        }
+    }
+
+    /// Begins a message. Its template separates its text from the text of the message before it.
+    fn begin_message(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) {
+        let is_first = self.messages.is_empty();
+        if self.messages.insert(index) && (!is_first || has_others(item, MESSAGE)) {
+            self.thoughts.flush(out);
+            self.template(item, "content", out);
         }
     }
 
@@ -353,8 +388,10 @@ impl Decoder {
             }
             Some("message") => {
                 self.thoughts.flush(out);
+                self.begin_message(index, item, out);
                 self.message(index, item, out);
                 self.new_members(index, item, MESSAGE, out);
+                self.is_message_done = true;
             }
             Some("reasoning") => self.reasoning(index, item, out),
             Some(kind) => {
@@ -426,13 +463,34 @@ impl Decoder {
         self.lane.part(&part, place, out);
     }
 
-    fn finish(&mut self, response: &Value, out: &mut Vec<Output>) -> Result<(), Fault> {
+    /// Reads the whole response: the last event of a stream, or a document. Its items were streamed
+    /// already, unless the server streams none.
+    fn read_whole(&mut self, response: &Value, out: &mut Vec<Output>) -> Result<(), Fault> {
         self.begun(response, out);
+        let items = response.get("output").and_then(Value::as_array).into_iter().flatten();
+        let items: Vec<_> = (0..).zip(items).filter(|(_, item)| !self.was_streamed(item)).collect();
+        for (index, item) in items {
+            self.end(index, item, out);
+        }
+        self.finish(response, out)
+    }
+
+    /// Whether anything of an item's kind came before the whole response. Servers number items in
+    /// different ways, so the number of an item does not tell.
+    fn was_streamed(&self, item: &Value) -> bool {
+        match text(item, "type") {
+            _ if self.has_items => true,
+            Some("message") => !self.said.is_empty(),
+            Some("reasoning") => !self.thought.is_empty(),
+            Some(_) | None => false,
+        }
+    }
+
+    fn finish(&mut self, response: &Value, out: &mut Vec<Output>) -> Result<(), Fault> {
         self.thoughts.flush(out);
         out.extend(self.halves.rest().map(|text| Output::Delta(text.to_owned())));
-        // The items were sent one by one.
-        self.lane.event(&json!({ "response": without(response, &["output"]) }), out);
-        out.extend(usage_of(member(response, "usage")).map(Output::Usage));
+        self.members(response, out);
+        out.extend(usage::counts(member(response, "usage")).map(Output::Usage));
         if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
             return Err(UpstreamFailure::from_error(error).to_fault(&self.secret));
         }
@@ -479,12 +537,8 @@ impl Decode for Decoder {
     fn whole(&mut self, document: &str, out: &mut Vec<Output>) -> Option<Result<(), Fault>> {
         let read = |json: &str| serde_json::from_str::<Value>(json).ok();
         let response = read(document).or_else(|| read(&mend(document)))?;
-        let items = response.get("output").and_then(Value::as_array)?;
-        self.begun(&response, out);
-        for (index, item) in (0..).zip(items) {
-            self.end(index, item, out);
-        }
-        Some(self.finish(&response, out))
+        response.get("output").and_then(Value::as_array)?;
+        Some(self.read_whole(&response, out))
     }
 
     /// Without summaries reasoning is silent.
@@ -547,20 +601,4 @@ fn heard(is_heard: bool) -> Step {
 fn value(raw: Raw<'_>) -> Value {
     let read = |json: &str| serde_json::from_str(json).ok();
     raw.and_then(|raw| read(raw.get()).or_else(|| read(&mend(raw.get())))).unwrap_or_default()
-}
-
-/// The provider's counts under the names that all agents use; `None` if there are none.
-fn usage_of(usage: &Value) -> Option<Map<String, Value>> {
-    let counts = [
-        ("input_tokens", "/input_tokens"),
-        ("output_tokens", "/output_tokens"),
-        ("total_tokens", "/total_tokens"),
-        ("cached_input_tokens", "/input_tokens_details/cached_tokens"),
-        ("reasoning_tokens", "/output_tokens_details/reasoning_tokens"),
-    ];
-    let count = |(name, at): (&str, &str)| {
-        Some((name.to_owned(), usage.pointer(at).filter(|v| v.is_u64())?.clone()))
-    };
-    Some(counts.into_iter().filter_map(count).collect::<Map<_, _>>())
-        .filter(|counts| !counts.is_empty())
 }

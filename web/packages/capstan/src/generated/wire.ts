@@ -495,7 +495,7 @@ export type Modality = (typeof Modality)[keyof typeof Modality];
 export type NativePart = {
   /** The protocol. */
   dialect: Dialect;
-  /** The host that answered, with its port if that is not the usual one. */
+  /** The host that answered, and a digest that names the account there. */
   provider: string;
   /** The requested model. */
   model: string;

@@ -22,8 +22,11 @@ pub(super) struct Answer {
     body: BodyDataStream,
     decoder: sse::Decoder,
     draft: Option<Draft>,
-    /// The last event was sent.
+    /// The last event has come. Its frames wait for the end of the body: the client may send its
+    /// next request as soon as it has them, and this answer must be over by then.
     is_over: bool,
+    /// Frames that were not handed out.
+    frames: Vec<String>,
 }
 
 /// The memory of an answer that is not complete yet.
@@ -41,8 +44,8 @@ struct Draft {
 pub(super) enum Piece {
     /// Frames for the client.
     Frames(Vec<String>),
-    /// The answer is complete.
-    End,
+    /// The last frames: the answer is complete.
+    End(Vec<String>),
     /// The answer broke off.
     Cut,
 }
@@ -73,22 +76,25 @@ impl Answer {
         });
         let (body, decoder) =
             (response.into_body().into_data_stream(), sse::Decoder::with_limit(usize::MAX));
-        Ok(Self { body, decoder, draft, is_over: false })
+        Ok(Self { body, decoder, draft, is_over: false, frames: Vec::new() })
     }
 
     /// Waits for the next step. Cancel-safe.
     pub(super) async fn next(&mut self) -> Piece {
-        match self.body.next().await {
-            Some(Ok(bytes)) => Piece::Frames(self.take(&bytes)),
-            Some(Err(_)) => Piece::Cut,
-            None if self.is_over => Piece::End,
-            None => Piece::Cut,
+        loop {
+            match self.body.next().await {
+                Some(Ok(bytes)) => self.take(&bytes),
+                _ if self.is_over => return Piece::End(std::mem::take(&mut self.frames)),
+                Some(Err(_)) | None => return Piece::Cut,
+            }
+            if !self.is_over {
+                return Piece::Frames(std::mem::take(&mut self.frames));
+            }
         }
     }
 
-    fn take(&mut self, bytes: &Bytes) -> Vec<String> {
+    fn take(&mut self, bytes: &Bytes) {
         self.decoder.push(bytes);
-        let mut frames = Vec::new();
         while let Some(Ok(frame)) = self.decoder.next_frame() {
             self.is_over |= is_last(&frame.event);
             if let Some(draft) = &mut self.draft
@@ -96,9 +102,8 @@ impl Answer {
             {
                 self.draft = None;
             }
-            frames.push(frame.data.into_owned());
+            self.frames.push(frame.data.into_owned());
         }
-        frames
     }
 
     /// The memory of the answer; none if it failed.
@@ -179,4 +184,50 @@ async fn error_in(body: Body) -> Value {
         json!({ "type": "server_error", "code": "server_error", "param": null,
             "message": "The request failed." })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::FutureExt as _;
+    use futures_util::stream::poll_fn;
+    use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+    use super::*;
+
+    /// An answer, and where its server-sent events come from.
+    fn answer() -> (UnboundedSender<Result<Bytes, Infallible>>, Answer) {
+        let (events, mut body) = unbounded_channel();
+        let body = Body::from_stream(poll_fn(move |cx| body.poll_recv(cx))).into_data_stream();
+        let (decoder, frames) = (sse::Decoder::new(), Vec::new());
+        (events, Answer { body, decoder, draft: None, is_over: false, frames })
+    }
+
+    fn event(kind: &str) -> Result<Bytes, Infallible> {
+        let data = json!({ "type": kind, "response": { "id": "resp_1" } });
+        Ok(format!("event: {kind}\ndata: {data}\n\n").into())
+    }
+
+    #[test]
+    fn the_last_event_is_handed_out_when_the_answer_is_over() {
+        let (events, mut answer) = answer();
+        events.send(event("response.created")).unwrap();
+        let Some(Piece::Frames(frames)) = answer.next().now_or_never() else {
+            panic!("other frames do not wait")
+        };
+        assert_eq!(frames.len(), 1);
+        events.send(event("response.completed")).unwrap();
+        assert!(answer.next().now_or_never().is_none());
+        drop(events);
+        let Some(Piece::End(frames)) = answer.next().now_or_never() else { panic!("it is over") };
+        assert!(frames[0].contains("response.completed"), "{frames:?}");
+    }
+
+    #[test]
+    fn an_answer_without_its_last_event_broke_off() {
+        let (events, mut answer) = answer();
+        drop(events);
+        assert!(matches!(answer.next().now_or_never(), Some(Piece::Cut)));
+    }
 }

@@ -99,7 +99,10 @@ impl Connection {
             };
             match step {
                 Step::Piece(Piece::Frames(frames)) => self.write(frames).await?,
-                Step::Piece(Piece::End) => self.finish(),
+                Step::Piece(Piece::End(frames)) => {
+                    self.finish();
+                    self.write(frames).await?;
+                }
                 Step::Piece(Piece::Cut) => return Err(self.broken()),
                 Step::Message(message) => {
                     self.unanswered = 0;
