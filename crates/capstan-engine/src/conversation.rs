@@ -5,9 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use capstan_journal::{StoredTurn, TurnRange};
-use capstan_protocol::{
-    Arguments, ChatMessage, DecodeError, Fault, NativePart, Part, Role, Timestamp,
-};
+use capstan_protocol::{Arguments, ChatMessage, DecodeError, Fault, Part, Role, Timestamp};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -288,12 +286,12 @@ fn tidy(messages: &mut Vec<Arc<ChatMessage>>, stored: usize) -> usize {
             .collect();
         // Other runs may share the message, so only a changed one is copied.
         if !ids.is_empty() {
-            let is_of = |native: &NativePart| ids.iter().any(|id| native.is_of_call(id));
-            let message = Arc::make_mut(message);
-            message.parts.retain(|part| match part {
-                Part::Native(native) => !is_of(native),
-                part => !is_left_out(part),
-            });
+            let is_of_them = |part: &Part| {
+                let Part::Native(native) = part else { return false };
+                ids.iter().any(|id| native.is_of_call(id))
+            };
+            let parts = &mut Arc::make_mut(message).parts;
+            parts.retain(|part| !is_left_out(part) && !is_of_them(part));
         }
     }
     let is_left = |message: &Arc<ChatMessage>| !message.parts.is_empty();

@@ -13,6 +13,7 @@ mod item;
 mod items;
 mod native_messages;
 mod object;
+mod plain_items;
 mod references;
 mod repeat_hash;
 mod resume;

@@ -173,7 +173,11 @@ fn responses(items: &[Value]) -> Vec<Value> {
         for name in ["summary", "content", "input", "arguments", "encrypted_content", "result"] {
             begun.as_object_mut().unwrap().remove(name);
         }
-        let of_item = |kind: &str, name: &str, value: &Value| json!({ "type": kind, "output_index": index, name: value });
+        let of_item = |kind: &str, name: &str, value: &Value| {
+            let mut event = json!({ "type": kind, "output_index": index });
+            event[name] = value.clone();
+            event
+        };
         events.push(of_item("response.output_item.added", "item", &begun));
         if item["type"] == "message" {
             let text = &item["content"][0]["text"];

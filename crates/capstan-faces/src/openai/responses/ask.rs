@@ -12,7 +12,7 @@ use super::super::content::{Contents, opened, pictures_behind_results};
 use super::super::foreign::Foreign;
 use super::super::members::{self, Metadata, Object, Text as AnyText};
 use super::super::parameters::{self, Format, ToolSpec, refuse};
-use super::{native_messages, stream_of, unknown_previous, unstored};
+use super::{plain_items, stream_of, unknown_previous, unstored};
 use crate::text_or::TextOr;
 use capstan_engine::ask::{Ask, Extras, RequestBody, Wants, invalid};
 use capstan_engine::interrupts;
@@ -130,7 +130,7 @@ impl ResponseRequest {
             ),
         };
         let specs = self.tools.into_iter().chain(more_tools).flatten().collect();
-        let is_abridged = native_messages::says_more(&payload);
+        let is_abridged = plain_items::says_more(&payload);
         let extras = Extras {
             tools: parameters::tools(specs)?.into(),
             parameters: Arc::new(parameters),
