@@ -535,7 +535,9 @@ impl Answer {
                     self.native_begun(seq, Template::new(item), changes);
                 }
             }
-            "response.output_item.done" if !self.is_repeating => self.end_message(seq, changes),
+            // An attempt that repeats a message may end it before its new text comes.
+            "response.output_item.done" if self.is_repeating => {}
+            "response.output_item.done" => self.end_message(seq, changes),
             "response.output_text.delta" => {
                 event.remove("type");
                 self.delta_members = event;
