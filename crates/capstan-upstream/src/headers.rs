@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_and_its_value_is_not() {
         for (given, why) in [
-            (json!({ "Authorization": "Bearer sk-1" }), "never stands in the file"),
+            (json!({ "Authorization": "Bearer sk-1" }), "must not be in the file"),
             (json!({ "Host": "sk-1" }), "the gateway's own"),
             (json!({ "a b": "sk-1" }), "no header's name"),
             (json!({ "x-a": "sk-1\n" }), "no header can carry"),
