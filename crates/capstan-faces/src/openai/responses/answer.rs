@@ -535,7 +535,9 @@ impl Answer {
                     self.native_begun(seq, Template::new(item), changes);
                 }
             }
-            "response.output_item.done" if !self.is_repeating => self.end_message(seq, changes),
+            // An attempt that repeats a message may end it before its new text comes.
+            "response.output_item.done" if self.is_repeating => {}
+            "response.output_item.done" => self.end_message(seq, changes),
             "response.output_text.delta" => {
                 event.remove("type");
                 self.delta_members = event;
@@ -622,7 +624,7 @@ impl Fold for Answer {
 
 #[cfg(test)]
 mod tests {
-    use capstan_protocol::{Timestamp, event};
+    use capstan_protocol::{ErrorSeverity, Timestamp, event};
     use uuid::Uuid;
 
     use super::*;
@@ -674,5 +676,18 @@ mod tests {
         ]);
         let texts: Vec<_> = answer.items.iter().map(|entry| entry.text.as_str()).collect();
         assert_eq!(texts, ["a", "hm", "c"]);
+    }
+
+    #[test]
+    fn a_repeated_message_goes_on_behind_its_end() {
+        let error = StreamError::new("cut", "", ErrorSeverity::Transient);
+        let answer = answer(vec![
+            Payload::Delta("On".into()),
+            Payload::Error(Box::new(error)),
+            native(json!({ "event": { "type": "response.output_item.done" } })),
+            Payload::Delta("e.".into()),
+        ]);
+        let texts: Vec<_> = answer.items.iter().map(|entry| entry.text.as_str()).collect();
+        assert_eq!(texts, ["One."]);
     }
 }

@@ -335,7 +335,6 @@ impl Decoder {
                 Step::Heard
             }
             Some("message") => {
-                self.begun.insert(index, without(item, MESSAGE));
                 self.begin_message(index, item, out);
                 Step::Quiet
             }
@@ -359,7 +358,11 @@ impl Decoder {
     /// Begins a message. Its template separates its text from the text of the message before it.
     fn begin_message(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) {
         let is_first = self.messages.is_empty();
-        if self.messages.insert(index) && (!is_first || has_others(item, MESSAGE)) {
+        if !self.messages.insert(index) {
+            return;
+        }
+        self.begun.insert(index, without(item, MESSAGE));
+        if !is_first || has_others(item, MESSAGE) {
             self.thoughts.flush(out);
             self.template(item, "content", out);
         }
