@@ -22,7 +22,7 @@ pub use calls::{
 };
 pub use cancel::{Cancel, CancelReason, Canceller};
 pub use capstan_protocol::agui::{Context, Interrupt, ResumeEntry, ResumeStatus, Tool};
-use capstan_protocol::{Fault, NativeOrigin};
+use capstan_protocol::{Dialect, Fault, NativeOrigin};
 pub use clock::{Clock, Timer};
 pub use output::{Continued, Output, Stopped};
 pub use queue::Inbox;
@@ -80,6 +80,11 @@ pub trait Agent: Send + Sync + 'static {
     fn origin(&self) -> Option<NativeOrigin> {
         None
     }
+
+    /// Whether it reads what clients of this protocol wrote, as native parts of earlier messages.
+    fn reads(&self, dialect: Dialect) -> bool {
+        self.origin().is_some_and(|origin| origin.dialect == dialect)
+    }
 }
 
 /// An agent that was chosen at run time, by a configuration for example.
@@ -115,6 +120,10 @@ impl Agent for Box<dyn Agent> {
 
     fn origin(&self) -> Option<NativeOrigin> {
         (**self).origin()
+    }
+
+    fn reads(&self, dialect: Dialect) -> bool {
+        (**self).reads(dialect)
     }
 }
 

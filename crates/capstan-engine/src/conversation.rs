@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use capstan_journal::{StoredTurn, TurnRange};
-use capstan_protocol::{Arguments, ChatMessage, DecodeError, Fault, Part, Role, Timestamp};
+use capstan_protocol::{
+    Arguments, ChatMessage, DecodeError, Dialect, Fault, Part, Role, Timestamp,
+};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -27,12 +29,17 @@ pub(crate) struct Whole {
 }
 
 /// Builds the conversation for an agent. A request that does not contain it continues the stored
-/// one.
-pub(crate) fn whole(ask: &Ask, stored: &[Arc<PastTurn>]) -> Result<Whole, Fault> {
+/// one. `reads` says of which protocols the agent reads the items of clients.
+pub(crate) fn whole(
+    ask: &Ask,
+    stored: &[Arc<PastTurn>],
+    reads: impl Fn(Dialect) -> bool,
+) -> Result<Whole, Fault> {
     if ask.is_whole {
         return Ok(Whole { messages: with_native(&ask.messages, stored), stored: 0 });
     }
     let mut messages = told(&line(stored, ask.previous), &ask.messages);
+    leave_out_items(&mut messages, reads);
     check(&ask.messages, &messages)?;
     let stored = messages.len();
     if ask.messages.has_user() {
@@ -242,6 +249,20 @@ fn told(stored: &[&PastTurn], added: &Messages) -> Vec<Arc<ChatMessage>> {
         }
     }
     messages
+}
+
+/// Leaves out the items of clients that an agent does not read: it gets what they became.
+fn leave_out_items(messages: &mut Vec<Arc<ChatMessage>>, reads: impl Fn(Dialect) -> bool) {
+    let is_unread = |part: &Part| {
+        let Part::Native(native) = part else { return false };
+        native.origin.is_client() && !reads(native.origin.dialect)
+    };
+    for message in messages.iter_mut() {
+        if message.parts.iter().any(is_unread) {
+            Arc::make_mut(message).parts.retain(|part| !is_unread(part));
+        }
+    }
+    messages.retain(|message| !message.parts.is_empty());
 }
 
 /// Returns the messages up to the last wanted part, or none.
@@ -532,7 +553,7 @@ mod tests {
         let said = TurnRecord::new([ChatMessage::user("q"), calls].iter(), false);
         let turn = Arc::new(PastTurn::of(said.into_turn(Uuid::nil(), Timestamp::from_micros(0))));
         let ask = Ask::new("k".into(), "s".into(), vec![ChatMessage::user("And now?")]);
-        let history = whole(&ask, &[Arc::clone(&turn)]).unwrap().messages.history;
+        let history = whole(&ask, &[Arc::clone(&turn)], |_| true).unwrap().messages.history;
         assert!(Arc::ptr_eq(&history[0], &turn.messages[0]));
         assert_eq!(
             (history[1].parts.len(), turn.messages[1].parts.len()),
@@ -560,7 +581,7 @@ mod tests {
         let said = TurnRecord::new([ChatMessage::user("q"), answer].iter(), false);
         let turn = Arc::new(PastTurn::of(said.into_turn(Uuid::nil(), Timestamp::from_micros(0))));
         let ask = Ask::new("k".into(), "s".into(), vec![ChatMessage::tool("b", "42")]);
-        let messages = whole(&ask, &[turn]).unwrap().messages;
+        let messages = whole(&ask, &[turn], |_| true).unwrap().messages;
         let left = [&parts[..1], &parts[3..]].concat();
         assert_eq!(messages.iter().nth(1).unwrap().parts, left);
     }
@@ -590,7 +611,12 @@ mod tests {
                 ChatMessage::tool("c", "42"),
             ];
             let ask = Ask { is_whole: true, ..Ask::new("k".into(), "s".into(), messages) };
-            whole(&ask, &[Arc::clone(&turn)]).unwrap().messages.iter().cloned().collect::<Vec<_>>()
+            whole(&ask, &[Arc::clone(&turn)], |_| true)
+                .unwrap()
+                .messages
+                .iter()
+                .cloned()
+                .collect::<Vec<_>>()
         };
         assert_eq!(told("I look.\n", "{ }")[1..], [stored, ChatMessage::tool("c", "42")]);
         let edited = [answer(vec![native(1), native(2), text("No.")]), answer(vec![call("{}")])];

@@ -275,7 +275,8 @@ impl Relay {
             Err(PastError::Fault(_)) if self.ask.is_whole => Vec::new(),
             stored => stored?,
         };
-        let Whole { messages, stored } = conversation::whole(&self.ask, &stored)?;
+        let Whole { messages, stored } =
+            conversation::whole(&self.ask, &stored, |dialect| self.agent.agent.reads(dialect))?;
         let load = &mut self.room.load;
         let earlier = interrupts::earlier_answers(&self.engine, &self.run, &self.ask, load).await?;
         let extras = &self.ask.extras;

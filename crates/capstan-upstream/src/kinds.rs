@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use capstan_agent::{About, Agent, CancelReason, Clock, Endpoint, Outcome, Turn, Writer};
-use capstan_protocol::{Fault, NativeOrigin};
+use capstan_protocol::{Dialect, Fault, NativeOrigin};
 use serde_json::{Map, Value};
 
 use crate::callee::Callee;
@@ -176,5 +176,9 @@ impl Agent for SharedAgent {
 
     fn origin(&self) -> Option<NativeOrigin> {
         self.0.origin()
+    }
+
+    fn reads(&self, dialect: Dialect) -> bool {
+        self.0.reads(dialect)
     }
 }

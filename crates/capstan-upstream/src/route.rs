@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capstan_agent::{About, Agent, CancelReason, Clock, MemberState, Outcome, Turn, Work, Writer};
-use capstan_protocol::Fault;
+use capstan_protocol::{Dialect, Fault};
 
 pub use config::FIRST_TOKEN;
 pub(crate) use config::build;
@@ -119,6 +119,10 @@ impl Agent for Route {
 
     fn about(&self) -> About {
         About::agent("route", Work::Local)
+    }
+
+    fn reads(&self, dialect: Dialect) -> bool {
+        self.members.iter().any(|member| member.upstream.reads(dialect))
     }
 
     fn members(&self) -> Vec<MemberState> {
