@@ -219,8 +219,8 @@ impl AttemptDiff {
         false
     }
 
-    /// Leaves out a native event whose place, behind this packet, viewers have passed. After a reset
-    /// to a packet before it, viewers get it.
+    /// Leaves out a native event whose place, behind this packet, viewers have passed. They get it
+    /// after a reset to a packet before it.
     pub(super) fn leave_out(&mut self, after: u64, raw: &RawObject) {
         let kept = self.keep(raw);
         self.left_out.push((after, kept));

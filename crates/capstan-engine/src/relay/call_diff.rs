@@ -132,7 +132,8 @@ impl CallDiff {
         self.sent.iter_mut().filter(complete).for_each(|call| call.is_repeated = false);
     }
 
-    /// Begins a call of the present attempt. `before` is its native beginning, if that was not sent.
+    /// Begins a call of the present attempt. `before` is its native beginning, if that was not
+    /// sent.
     pub(super) fn start(
         &mut self,
         id: &str,
@@ -148,8 +149,9 @@ impl CallDiff {
         self.own.push(call);
     }
 
-    /// Takes a later event of a call of the present attempt. Returns it with the id that viewers know if
-    /// it can be sent now: its call is matched already, or it belongs to no call of this attempt.
+    /// Takes a later event of a call of the present attempt. Returns it with the id that viewers
+    /// know if it can be sent now: its call is matched already, or it belongs to no call of this
+    /// attempt.
     pub(super) fn take(&mut self, id: &str, step: &CallStep, raw: RawObject) -> Option<RawObject> {
         let Some(call) = self.own.iter_mut().rev().find(|call| call.id == id) else {
             return Some(raw);

@@ -1,5 +1,5 @@
-//! Sends native events to viewers, in runs that may have several attempts. Each belongs to its place
-//! in the text and among the calls. A later attempt does not fill a place that viewers have passed.
+//! Sends native events to viewers, in runs that may have several attempts. Each belongs to its
+//! place in the text and among the calls. A later attempt fills no place that viewers have passed.
 
 use std::ops::Range;
 

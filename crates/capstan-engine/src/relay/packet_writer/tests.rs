@@ -431,7 +431,8 @@ fn a_part_has_the_thoughts_before_it_or_holds_its_own() {
 #[test]
 fn a_native_event_is_sent_once_at_its_place_whatever_its_values() {
     let answer = |n: &str| -> Vec<String> {
-        let words = "~start 0|?One. |#s|\"Intro. |~start 2|?Two. |#s|~search 3|+c f|c:1|-c|~found 4|=c ok|\"End.";
+        let words = "~start 0|?One. |#s|\"Intro. |~start 2|?Two. |#s|~search 3|+c f|c:1|-c|\
+            ~found 4|=c ok|\"End.";
         let own = words.split('|').map(|word| match word.chars().next() {
             Some('#' | '~') => format!("{word}{n}"),
             Some('+') => format!("+c{n} f"),

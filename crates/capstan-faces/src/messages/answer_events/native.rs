@@ -131,9 +131,9 @@ impl AnswerEvents {
         self.part(seq, &part, false, sink);
     }
 
-    /// Whether the answer is a text. A chat tells at its end what its server needs back, which is too
-    /// late here: Claude Code prints the last block, so no other block may follow the text. A
-    /// server needs its reasoning back with calls.
+    /// Whether the answer is a text without calls. A chat tells at its end what its server needs
+    /// back. That is too late here: Claude Code prints the last block, so none may follow the text.
+    /// A server of Chat needs its reasoning back with calls.
     fn ends_with_text(&self) -> bool {
         self.blocks.is_open(&Kind::Text) && !self.blocks.has_calls() && self.held.is_empty()
     }
