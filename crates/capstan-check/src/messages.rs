@@ -11,7 +11,7 @@ use crate::lab::{Lab, share};
 use crate::openai::{MODELS, model};
 use crate::outcome::{NotPassed, Outcome};
 use crate::question::Question;
-use crate::recording::Recording;
+use crate::recording::{CutMessage, Recording};
 use crate::wire::{Ask, End, Exchange, Who};
 
 pub(crate) const MESSAGES: &str = "/v1/messages";
@@ -43,15 +43,15 @@ async fn message(lab: &Lab) -> Result<&Recording, NotPassed> {
     share(&lab.messages, make).await
 }
 
-/// A message whose reader hung up after its first piece, and the response to its retry.
-async fn cut(lab: &Lab) -> Result<&Recording, NotPassed> {
+async fn cut(lab: &Lab) -> Result<&CutMessage, NotPassed> {
     let make = Box::pin(async {
         let (question, ask) = ask(lab, "check-cut", lab.query(), true).await?;
         let mut live = lab.open(&ask).await?;
         live.read_until(|seen| String::from_utf8_lossy(&seen.body).contains("_delta\"")).await;
+        let before = live.seen.frames().frames;
         drop(live);
         tokio::time::sleep(BEFORE_RETRY).await;
-        lab.record(question, ask.header(RETRY, 1)).await
+        Ok(CutMessage { before, back: lab.record(question, ask.header(RETRY, 1)).await? })
     });
     share(&lab.messages_cut, make).await
 }
@@ -171,14 +171,6 @@ pub(crate) async fn usage(lab: &Lab) -> Outcome {
     run.exchange.expect(is_told, "output_tokens and a stop_reason at the end")
 }
 
-/// The text of a stream.
-fn text(run: &Recording) -> String {
-    let piece = |frame: &Frame| {
-        frame.json().pointer("/delta/text").and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    events(run).into_iter().map(piece).collect()
-}
-
 pub(crate) async fn whole(lab: &Lab) -> Outcome {
     let (_, ask) = ask(lab, "check", lab.query(), false).await?;
     let exchange = lab.send(&ask).await?;
@@ -232,34 +224,27 @@ pub(crate) async fn fault(lab: &Lab) -> Outcome {
 
 /// Without a key a repeat is known by its body.
 pub(crate) async fn once(lab: &Lab) -> Outcome {
-    let run = message(lab).await?;
-    let again = lab.record(run.question.clone(), run.ask.clone().header(RETRY, 1)).await?;
-    let is_same = id_of(&again).is_some() && id_of(&again) == id_of(run);
-    again.exchange.expect(is_same, "the same message")?;
-    compare(&again.exchange, &raw(run), &raw(&again))
-}
-
-/// The bytes of all events but pings, which come by the clock.
-fn raw(run: &Recording) -> Vec<&str> {
-    events(run).into_iter().map(|frame| frame.raw.as_str()).collect()
+    let CutMessage { before, back } = cut(lab).await?;
+    let is_event = |frame: &&Frame| frame.has_data() && kind(frame) != "ping";
+    let before: Vec<&str> = before.iter().filter(is_event).map(|frame| &*frame.raw).collect();
+    let again = events(back).into_iter().map(|frame| &*frame.raw).take(before.len());
+    compare(&back.exchange, &before, &again.collect::<Vec<_>>())
 }
 
 /// A client that lost the connection and repeats the request gets one complete message from its
 /// start.
 pub(crate) async fn resume(lab: &Lab) -> Outcome {
-    let (run, back) = (message(lab).await?, cut(lab).await?);
+    let CutMessage { back, .. } = cut(lab).await?;
     back.exchange.expect(back.exchange.is_stream(), "200 and a stream")?;
-    let is_whole = text(back) == text(run)
-        && events(back).last().is_some_and(|frame| kind(frame) == "message_stop")
+    let events = events(back);
+    let is_whole = events.first().is_some_and(|frame| kind(frame) == "message_start")
+        && events.last().is_some_and(|frame| kind(frame) == "message_stop")
         && back.exchange.end == End::Clean;
-    back.exchange.expect(is_whole, "the whole message, from message_start to message_stop")?;
-    let again = lab.record(back.question.clone(), back.ask.clone().header(RETRY, 2)).await?;
-    let is_same = id_of(&again).is_some() && id_of(&again) == id_of(back);
-    again.exchange.expect(is_same, "the same message to all repeats")
+    back.exchange.expect(is_whole, "the whole message, from message_start to message_stop")
 }
 
 pub(crate) async fn apart(lab: &Lab) -> Outcome {
-    let (run, other) = (message(lab).await?, cut(lab).await?);
+    let (run, CutMessage { back: other, .. }) = (message(lab).await?, cut(lab).await?);
     let is_apart = id_of(run).is_some() && id_of(run) != id_of(other);
     other.exchange.expect(is_apart, "another message than for another question")
 }

@@ -41,6 +41,10 @@ impl Sent {
         self.method == method && self.path.starts_with(path)
     }
 
+    fn is_retry(&self) -> bool {
+        self.header("x-stainless-retry-count") == "1"
+    }
+
     fn has_cursor(&self) -> bool {
         !self.header("last-event-id").is_empty()
     }
@@ -659,16 +663,13 @@ pub(crate) static BREACHES: &[Breach] = &[
         ..NONE
     },
     sent("messages.once", |s| {
-        let is_known = s.is("POST", "/v1/messages") && s.note(s.body.clone());
-        if is_known && !s.body.contains("check-cut") {
-            s.body = s.body.replace("\"check-", &format!("\"check-{}-", uuid()));
-        }
-    }),
-    sent("messages.resume", |s| {
-        let is_known = s.is("POST", "/v1/messages") && s.note(s.body.clone());
-        if is_known && s.body.contains("check-cut") {
+        if s.is("POST", "/v1/messages") && s.is_retry() {
             s.body = s.body.replace("\"check-cut-", &format!("\"check-cut-{}-", uuid()));
         }
+    }),
+    frame("messages.resume", |s, f| {
+        let is_retry = s.is("POST", "/v1/messages") && s.is_retry();
+        keep_if(!(is_retry && f.contains("\"message_stop\"")), f)
     }),
     frame("messages.apart", |s, f| {
         let is_start = s.is("POST", "/v1/messages") && f.contains("\"message_start\"");

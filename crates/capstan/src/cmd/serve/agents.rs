@@ -362,7 +362,7 @@ mod tests {
         assert!(wrong(&circle).contains("a circle: a → b → a"), "{}", wrong(&circle));
         assert!(
             wrong(&route("a", "use = [{ name = \"claude\", when = \"context\" }]"))
-                .contains("to ask first")
+                .contains("to call first")
         );
         assert!(
             wrong(&route("a", "use = [\"claude\"]\nhedge = 1")).contains("needs a second member")
