@@ -96,7 +96,7 @@ mod tests {
         let (first, second) = (id(1, "Write:0"), id(2, "Bash:0"));
         let (messages, answers) = take_answers(vec![
             ChatMessage::user("Do it."),
-            asks("I will write.", &[first.clone()]),
+            asks("I will write.", std::slice::from_ref(&first)),
             ChatMessage::tool(&first, "{\"approved\":true}"),
             asks("", &[second.clone(), "call_1".into()]),
             ChatMessage::tool(&second, "no"),
@@ -116,9 +116,9 @@ mod tests {
     fn each_question_of_a_run_has_its_answer_and_an_empty_one_gives_up() {
         let (one, other) = (id(1, "a"), id(1, "b"));
         let (messages, answers) = take_answers(vec![
-            asks("", &[one.clone()]),
+            asks("", std::slice::from_ref(&one)),
             ChatMessage::tool(&one, Value::from(true)),
-            asks("", &[other.clone()]),
+            asks("", std::slice::from_ref(&other)),
             ChatMessage::tool(&other, ""),
             ChatMessage::user("And hurry."),
         ]);
@@ -132,7 +132,7 @@ mod tests {
         let asked = id(1, "Write:0");
         let talk = vec![
             ChatMessage::user("Do it."),
-            asks("", &[asked.clone()]),
+            asks("", std::slice::from_ref(&asked)),
             ChatMessage::tool(&asked, "{\"approved\":true}"),
             ChatMessage::assistant("Done."),
             ChatMessage::user("Thanks."),

@@ -291,7 +291,7 @@ async fn push(
             let Posted { body, load: _load, .. } =
                 post::read(cx, caller, face, &parts, body).await?;
             match config_of(body.bytes()) {
-                Ok(config) => asked.push_set(task, config).await,
+                Ok(config) => Box::pin(asked.push_set(task, config)).await,
                 Err(fault) => Err(fault),
             }
         }

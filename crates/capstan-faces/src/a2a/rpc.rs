@@ -171,7 +171,7 @@ async fn push(asked: &Asked<'_>, method: Method, params: &str) -> Result<Respons
             let config = named.push_notification_config.as_ref().map_or(params, RawJson::get);
             let config: Config =
                 capstan_protocol::decode::from_str(config).map_err(|e| invalid(&e))?;
-            match asked.push_set(task, config).await? {
+            match Box::pin(asked.push_set(task, config)).await? {
                 Ok(response) => response,
                 Err(wrong) => return Ok(asked.call.refuse(&wrong)),
             }

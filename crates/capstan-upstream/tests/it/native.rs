@@ -166,40 +166,33 @@ fn kept(dialect: Dialect, sent: &Value) -> Map<String, Value> {
 
 #[tokio::test]
 async fn requests_tool_replaces_a_configured_one_of_its_name() {
-    let (schema, none) = (json!({ "type": "object" }), json!({}));
-    let of_messages =
-        |says: &str| json!({ "name": "f", "description": says, "input_schema": schema });
-    let of_responses = |says: &str| {
-        json!({ "type": "function", "name": "f",
-            "description": says, "parameters": schema })
+    let tool = |path: &str, says: &str| match path {
+        "/v1/messages" => json!({ "name": "f", "description": says, "input_schema": {} }),
+        "/v1/responses" => {
+            json!({ "type": "function", "name": "f", "description": says, "parameters": {} })
+        }
+        _ => {
+            let function = json!({ "name": "f", "description": says, "parameters": {} });
+            json!({ "type": "function", "function": function })
+        }
     };
-    let of_chat = |says: &str| {
-        json!({ "type": "function",
-            "function": { "name": "f", "description": says, "parameters": schema } })
-    };
-    let said = |text: &str| json!([{ "role": "user", "content": text }]);
-    type Spec<'a> = &'a dyn Fn(&str) -> Value;
-    let cases: [(&str, &str, &str, Spec<'_>, fn() -> Vec<Value>, Value); 3] = [
-        ("anthropic", "/v1/messages", "messages", &of_messages, messages_answer, none.clone()),
-        ("openai", "/v1/chat/completions", "messages", &of_chat, chat_answer, none),
-        (
-            "openai",
-            "/v1/responses",
-            "input",
-            &of_responses,
-            responses_answer,
-            json!({ "api": "responses" }),
-        ),
-    ];
-    for (kind, path, place, spec, answer, more) in cases {
+    for (kind, path, answer, api) in [
+        ("anthropic", "/v1/messages", messages_answer as fn() -> Vec<Value>, None),
+        ("openai", "/v1/chat/completions", chat_answer, None),
+        ("openai", "/v1/responses", responses_answer, Some("responses")),
+    ] {
         let provider = provider(answer).await;
         let mut config = json!({ "model": "m", "url": provider.url, "key_env": "CARGO_PKG_NAME",
-            "parameters": { "tools": [spec("configured")] } });
-        config.as_object_mut().unwrap().extend(keys(more));
-        let body = json!({ "max_tokens": 9, "tools": [spec("asked")], place: said("Hi") });
+            "parameters": { "tools": [tool(path, "configured")] } });
+        if let Some(api) = api {
+            config["api"] = api.into();
+        }
+        let said = json!([{ "role": "user", "content": "Hi" }]);
+        let body = json!({ "max_tokens": 9, "tools": [tool(path, "asked")], "messages": said,
+            "input": said });
         ask(kind, config, path, &body).await;
         let sent = provider.seen().remove(0).body;
-        assert_eq!(sent["tools"], json!([spec("asked")]), "{path}");
+        assert_eq!(sent["tools"], json!([tool(path, "asked")]), "{path}");
     }
 }
 
