@@ -69,6 +69,8 @@ pub enum Use {
     MessagesWhole,
     /// A message whose reader hangs up and comes back.
     MessagesCut,
+    /// A message whose reader hangs up early and comes back.
+    MessagesOnce,
     /// A run that fails, as a message of theirs.
     MessagesFault,
     /// A run of the plain query in a chat of the AI SDK's.
@@ -96,7 +98,7 @@ impl Use {
         match self {
             Self::Plain | Self::Race | Self::V2 | Self::Agui => None,
             Self::OpenAi | Self::Chat | Self::AiSdk | Self::A2a => None,
-            Self::Messages | Self::MessagesWhole | Self::MessagesCut => None,
+            Self::Messages | Self::MessagesWhole | Self::MessagesCut | Self::MessagesOnce => None,
             Self::Fault | Self::AguiFault | Self::MessagesFault => Some("`--fault-query`"),
             Self::Slow | Self::AiSdkSlow => Some("`--slow-query`"),
             Self::Quiet => Some("`--quiet-query`, `--slow`"),
@@ -111,7 +113,9 @@ impl Use {
         let (is_there, reason) = match self {
             Self::Plain | Self::Race | Self::V2 | Self::Agui => return None,
             Self::OpenAi | Self::Chat | Self::AiSdk | Self::A2a => return None,
-            Self::Messages | Self::MessagesWhole | Self::MessagesCut => return None,
+            Self::Messages | Self::MessagesWhole | Self::MessagesCut | Self::MessagesOnce => {
+                return None;
+            }
             Self::Fault | Self::AguiFault | Self::MessagesFault => {
                 (queries.fault.is_some(), "no query is known to fail: --fault-query")
             }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::frames::Frames;
 use crate::outcome::{NotPassed, Outcome};
 use crate::question::Question;
-use crate::recording::{AguiResumed, CutMessage, Recording, Resumed, Stopped};
+use crate::recording::{AguiResumed, Recording, Resumed, Stopped};
 use crate::target::{Queries, Target};
 use crate::wire::{Ask, End, Exchange, Live, Who, broken, innermost};
 
@@ -36,7 +36,7 @@ pub(crate) struct Lab {
     pub(crate) openai: Shared<Recording>,
     pub(crate) chat: Shared<Recording>,
     pub(crate) messages: Shared<Recording>,
-    pub(crate) messages_cut: Shared<CutMessage>,
+    pub(crate) messages_cut: Shared<Recording>,
     pub(crate) ai_sdk: Shared<Recording>,
     pub(crate) a2a: Shared<Recording>,
     agui_plain: Shared<Recording>,

@@ -11,7 +11,7 @@ use crate::lab::{Lab, share};
 use crate::openai::{MODELS, model};
 use crate::outcome::{NotPassed, Outcome};
 use crate::question::Question;
-use crate::recording::{CutMessage, Recording};
+use crate::recording::Recording;
 use crate::wire::{Ask, End, Exchange, Who};
 
 pub(crate) const MESSAGES: &str = "/v1/messages";
@@ -43,15 +43,13 @@ async fn message(lab: &Lab) -> Result<&Recording, NotPassed> {
     share(&lab.messages, make).await
 }
 
-async fn cut(lab: &Lab) -> Result<&CutMessage, NotPassed> {
+/// The response to the retry of a message whose client lost the connection.
+async fn cut(lab: &Lab) -> Result<&Recording, NotPassed> {
     let make = Box::pin(async {
         let (question, ask) = ask(lab, "check-cut", lab.query(), true).await?;
-        let mut live = lab.open(&ask).await?;
-        live.read_until(|seen| String::from_utf8_lossy(&seen.body).contains("_delta\"")).await;
-        let before = live.seen.frames().frames;
-        drop(live);
+        beginning(lab, &ask).await?;
         tokio::time::sleep(BEFORE_RETRY).await;
-        Ok(CutMessage { before, back: lab.record(question, ask.header(RETRY, 1)).await? })
+        lab.record(question, ask.header(RETRY, 1)).await
     });
     share(&lab.messages_cut, make).await
 }
@@ -222,19 +220,41 @@ pub(crate) async fn fault(lab: &Lab) -> Outcome {
     run.exchange.expect(is_told && !is_over, "an error event at last, and no message_stop")
 }
 
-/// Without a key a repeat is known by its body.
+/// Without a key a repeat is known by its body. The run should still be open when it comes.
 pub(crate) async fn once(lab: &Lab) -> Outcome {
-    let CutMessage { before, back } = cut(lab).await?;
-    let is_event = |frame: &&Frame| frame.has_data() && kind(frame) != "ping";
-    let before: Vec<&str> = before.iter().filter(is_event).map(|frame| &*frame.raw).collect();
-    let again = events(back).into_iter().map(|frame| &*frame.raw).take(before.len());
-    compare(&back.exchange, &before, &again.collect::<Vec<_>>())
+    let query = lab.target.queries.slow.as_deref().unwrap_or(lab.query());
+    let (_, ask) = ask(lab, "check-once", query, true).await?;
+    let before = beginning(lab, &ask).await?;
+    tokio::time::sleep(BEFORE_RETRY).await;
+    let again = beginning(lab, &ask.header(RETRY, 1)).await?;
+    // A gateway's run would go on for a while.
+    for exchange in [&before, &again] {
+        if let Some(stream) = exchange.header("x-stream-id") {
+            lab.send(&Ask::delete(format!("/v1/streams/{stream}"))).await?;
+        }
+    }
+    let (before, all) = (events_in(&before), events_in(&again));
+    let all: Vec<&str> = all.iter().map(String::as_str).take(before.len()).collect();
+    compare(&again, &before.iter().map(String::as_str).collect::<Vec<_>>(), &all)
+}
+
+/// A message up to its first piece. Then the connection is closed.
+async fn beginning(lab: &Lab, ask: &Ask) -> Result<Exchange, NotPassed> {
+    // A short answer may be complete by then. On another connection its client may repeat it.
+    let mut live = lab.open(&ask.clone().header("connection", "close")).await?;
+    live.read_until(|seen| String::from_utf8_lossy(&seen.body).contains("_delta\"")).await;
+    Ok(live.seen)
+}
+
+fn events_in(exchange: &Exchange) -> Vec<String> {
+    let frames = exchange.frames().frames.into_iter();
+    frames.filter(|frame| frame.has_data() && kind(frame) != "ping").map(|it| it.raw).collect()
 }
 
 /// A client that lost the connection and repeats the request gets one complete message from its
 /// start.
 pub(crate) async fn resume(lab: &Lab) -> Outcome {
-    let CutMessage { back, .. } = cut(lab).await?;
+    let back = cut(lab).await?;
     back.exchange.expect(back.exchange.is_stream(), "200 and a stream")?;
     let events = events(back);
     let is_whole = events.first().is_some_and(|frame| kind(frame) == "message_start")
@@ -244,7 +264,7 @@ pub(crate) async fn resume(lab: &Lab) -> Outcome {
 }
 
 pub(crate) async fn apart(lab: &Lab) -> Outcome {
-    let (run, CutMessage { back: other, .. }) = (message(lab).await?, cut(lab).await?);
+    let (run, other) = (message(lab).await?, cut(lab).await?);
     let is_apart = id_of(run).is_some() && id_of(run) != id_of(other);
     other.exchange.expect(is_apart, "another message than for another question")
 }

@@ -56,15 +56,6 @@ impl Recording {
     }
 }
 
-/// A message whose client lost the connection.
-#[derive(Debug)]
-pub(crate) struct CutMessage {
-    /// The frames before the cut.
-    pub(crate) before: Vec<Frame>,
-    /// The response to the repeated request.
-    pub(crate) back: Recording,
-}
-
 /// A resumed response.
 #[derive(Debug)]
 pub(crate) struct Resumed {

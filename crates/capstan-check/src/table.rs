@@ -276,7 +276,7 @@ checks! {
     Messages "messages.fault" "claude-code.md The contract" "A run that fails is an error, never \
      an end" [MessagesFault] [] messages::fault;
     Messages "messages.once" "claude-code.md The contract" "A repeat without a key is the same \
-     message, byte by byte" [MessagesCut] ["messages.order"] messages::once;
+     message, byte by byte" [MessagesOnce] ["messages.order"] messages::once;
     Messages "messages.resume" "claude-code.md The contract" "A retry after a cut gets the \
      complete message" [MessagesCut] ["messages.order"] messages::resume;
     Messages "messages.apart" "claude-code.md The contract" "Two questions never share a \

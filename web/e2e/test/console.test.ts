@@ -197,7 +197,7 @@ test("what is not there is said not to be: a state, a session, a packet", async 
   const { streamId, whole } = await ask(stage.gateway.url, "/tokens 2");
   await whole;
   await go("/console/runs?state=bogus");
-  await page.getByRole("alert").getByText('"bogus" is none').waitFor();
+  await page.getByRole("alert").getByText('"bogus" is unknown').waitFor();
   expect(await page.getByLabel("State").inputValue()).toBe("bogus");
   expect(open.complaints.splice(0).join()).toMatch(/400/);
   await go("/console/sessions/local/nobody-was-here");

@@ -664,7 +664,7 @@ pub(crate) static BREACHES: &[Breach] = &[
     },
     sent("messages.once", |s| {
         if s.is("POST", "/v1/messages") && s.is_retry() {
-            s.body = s.body.replace("\"check-cut-", &format!("\"check-cut-{}-", uuid()));
+            s.body = s.body.replace("\"check-once-", &format!("\"check-once-{}-", uuid()));
         }
     }),
     frame("messages.resume", |s, f| {
