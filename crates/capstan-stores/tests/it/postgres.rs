@@ -678,7 +678,7 @@ async fn silent_connection_is_replaced() {
     // The connection is never closed, so only a timeout can notice. Timeouts follow from the lease.
     // The lease must be longer than the outage on a busy machine, or the process loses its runs.
     answers_are_lost(
-        Replica { lease: Duration::from_millis(2500), ..lasting("a") },
+        Replica { lease: Duration::from_secs(5), ..lasting("a") },
         Network::clear_up,
     )
     .await;
