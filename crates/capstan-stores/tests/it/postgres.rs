@@ -677,11 +677,8 @@ async fn writes_with_a_cut_answer_happen_once() {
 async fn silent_connection_is_replaced() {
     // The connection is never closed, so only a timeout can notice. Timeouts follow from the lease.
     // The lease must be longer than the outage on a busy machine, or the process loses its runs.
-    answers_are_lost(
-        Replica { lease: Duration::from_secs(5), ..lasting("a") },
-        Network::clear_up,
-    )
-    .await;
+    answers_are_lost(Replica { lease: Duration::from_secs(5), ..lasting("a") }, Network::clear_up)
+        .await;
 }
 
 /// Creates a root certificate, and a certificate of a server on loopback.
