@@ -70,8 +70,9 @@ impl Launch {
     }
 
     /// The gateway's address, without a slash at its end.
+    /// The gateway's address. A user may have copied it with the path of OpenAI's clients.
     pub(super) fn url(&self) -> &str {
-        self.connection.url().trim_end_matches('/')
+        self.connection.url().trim_end_matches('/').trim_end_matches("/v1")
     }
 
     pub(super) fn key(&self) -> Option<&str> {

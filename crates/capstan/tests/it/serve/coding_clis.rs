@@ -101,6 +101,9 @@ fn a_key_of_the_shell_is_not_printed() {
     let said = text(&done.stdout);
     assert!(said.contains("export ANTHROPIC_AUTH_TOKEN=\"$CAPSTAN_KEY\"\n"), "{said}");
     assert!(!said.contains("sk_mine"));
+    let with_path = run(&["claude", "--url", &format!("{}/v1", server.url), "--print"]);
+    let base = format!("ANTHROPIC_BASE_URL='{}'\n", server.url);
+    assert!(text(&with_path.stdout).contains(&base), "{with_path:?}");
 }
 
 #[test]
