@@ -91,7 +91,10 @@ impl SentAnswer {
             return;
         }
         let (mut all, now) = (self.all.lock(), Instant::now());
-        all.retain(|_, (at, _)| now.saturating_duration_since(*at) < repeats::WITHIN);
+        // Only before the map would grow, so that an answer does not cost a look at all of them.
+        if all.len() == all.capacity() {
+            all.retain(|_, (at, _)| now.saturating_duration_since(*at) < repeats::WITHIN);
+        }
         all.insert(self.stream, (now, self.peer));
         drop(all);
         if !self.is_stored {
